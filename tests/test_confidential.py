@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import palestra
-from palestra import Env, Step, collect
+from palestra import Env, Step
 from palestra.cli.app import app
 from palestra.confidential import mask, mask_end, mask_start, mask_url, worker_variables
 from palestra.trajectory import Failure, Phase
@@ -79,25 +79,6 @@ def test_no_planted_secret_is_written(mode: str, echo: int, tmp_path: Path, monk
         for form in (secret, secret.replace("/", "\\/")):
             assert [str(path) for path, data in everything.items() if form.encode() in data] == []
     assert b"***" in b"".join(written.values())
-
-
-class Talkative(Env):
-    """Fails, and tells what it knows."""
-
-    def reset(self, *, seed: int | None = None, task: Any = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed, task=task)
-        raise RuntimeError(f"cannot log in with {os.environ['SERVICE_TOKEN']} at https://me:hunter22@db.example/x?sig=abcdef12")
-
-    def step(self, action: str) -> Step:
-        raise NotImplementedError
-
-
-def test_what_a_failure_says_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SERVICE_TOKEN", "planted-service-token")
-    (played,) = collect(Talkative, lambda text: text, n=1)
-    told = str(played.failures)
-    assert "cannot log in with ***" in told
-    assert not any(secret in told for secret in ("planted-service-token", "hunter22", "abcdef12"))
 
 
 @pytest.mark.parametrize(
@@ -169,18 +150,6 @@ def test_an_address_keeps_its_host_and_the_names_of_its_query() -> None:
     assert mask_url("no address") == "no address"
 
 
-SAFE = st.text("abcdefghijklmnopqrstuvwxyzABCXYZ0123456789-_.~", min_size=8, max_size=40)
-
-
-@given(user=SAFE, password=SAFE, value=SAFE, before=st.text(max_size=20), after=st.text(max_size=20))
-def test_addresses_are_masked_in_any_text(user: str, password: str, value: str, before: str, after: str) -> None:
-    user, password, value = f"u1{user}", f"p2{password}", f"v3{value}"
-    url = f"https://{user}:{password}@host/v1?api_key={value}"
-    text = f"{before} {url} {after}"
-    assert not any(secret in mask(text).replace(before, "").replace(after, "") for secret in (password, value))
-    assert not any(secret in mask_url(url) for secret in (user, password, value))
-
-
 PLANTS: tuple[Callable[[str], str], ...] = (
     lambda secret: f"https://user:{secret}@host/path",
     lambda secret: f"{'a' * 80}://{secret}@host",
@@ -208,42 +177,10 @@ def test_no_planted_secret_survives(secret: str, plant: Callable[[str], str], da
         assert secret[-8:] not in part
 
 
-UNITS = (
-    "a.",
-    "key",
-    "?key",
-    "?keykey",
-    "x-",
-    "x-key",
-    "://",
-    "://a",
-    "@",
-    "eyj-",
-    "eyjaaaaaaaa.",
-    "sk-",
-    "bearer ",
-    "cookie ",
-    "&",
-    "api-key=",
-)
-NAMED_UNITS = (
-    "password=",
-    "password: ",
-    "secret'",
-    "token:1",
-    "A_KEY",
-    "KEY=",
-    "-----BEGIN PRIVATE KEY-----",
-    "-----BEGIN ",
-    "-----END ",
-    "authorization: a ",
-    "proxy-",
-    "cookie: a=",
-    "SG.aaaaaaaaaa",
-    "SG.",
-    "gl",
-    "#key=",
-)
+UNITS = ("a.", "key", "?key", "?keykey", "x-", "x-key", "://", "://a", "@", "eyj-", "eyjaaaaaaaa.", "sk-")
+UNITS += ("bearer ", "cookie ", "&", "api-key=")
+NAMED_UNITS = ("password=", "password: ", "secret'", "token:1", "A_KEY", "KEY=", "-----BEGIN PRIVATE KEY-----", "-----BEGIN ")
+NAMED_UNITS += ("-----END ", "authorization: a ", "proxy-", "cookie: a=", "SG.aaaaaaaaaa", "SG.", "gl", "#key=")
 
 
 @pytest.mark.parametrize(
@@ -261,12 +198,14 @@ def test_masking_takes_time_in_proportion_to_the_text(unit: str, before: str) ->
     assert large < 24 * small + 0.001  # in proportion it is 8 times as much; with the square of the length 64 times
 
 
-def test_a_failure_keeps_the_start_of_a_long_message() -> None:
-    failure = Failure.of(RuntimeError("no luck " + "https://me:hunter22@db.example " * 10**5), Phase.STEP)
-    assert failure.message.startswith("no luck https://***@db.example")
+def test_a_failure_is_masked_and_keeps_the_start_of_a_long_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVICE_TOKEN", "planted-service-token")
+    url = "https://me:hunter22@db.example/x?sig=abcdef12 "
+    failure = Failure.of(RuntimeError("cannot log in with planted-service-token at " + url * 10**5), Phase.STEP)
+    assert failure.message.startswith("cannot log in with *** at https://***@db.example")
     assert len(failure.message) <= 4000
     assert len(failure.detail) <= 4000
-    assert "hunter22" not in str(failure)
+    assert not any(secret in str(failure) for secret in ("planted-service-token", "hunter22", "abcdef12"))
 
 
 class Nosy(Env):
@@ -303,24 +242,13 @@ async def test_a_worker_gets_chosen_variables_only(monkeypatch: pytest.MonkeyPat
         assert not set(planted) & set(shown)
 
 
-def test_the_address_that_a_token_goes_to_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PALESTRA_TOKEN_HOST", "gym.example:8000")
-    monkeypatch.setenv("PALESTRA_TOKEN", "a-token-for-tests")
-    assert mask("remote:http://gym.example:8000#math:Sums a-token-for-tests") == "remote:http://gym.example:8000#math:Sums ***"
+HIDDEN_NAMES = ("DATABASE_PASS", "GH_PAT", "MYAPP_PIN", "NPM_CONFIG_USERPW", "SLACK_WEBHOOK", "PASS", "PALESTRA_TOKEN")
+SHOWN_NAMES = ("MY_PATH", "PATTERN", "SPINNER", "COMPASS", "PGPASSFILE", "MYPWM", "PWD", "PALESTRA_TOKEN_HOST")
 
 
-@pytest.mark.parametrize("name", ["DATABASE_PASS", "GH_PAT", "MYAPP_PIN", "NPM_CONFIG_USERPW", "SLACK_WEBHOOK", "PASS"])
-def test_variables_named_for_a_secret_are_masked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(name, "planted-value")
-    assert mask("it said planted-value") == "it said ***"
-
-
-@pytest.mark.parametrize("name", ["MY_PATH", "PATTERN", "SPINNER", "COMPASS", "PGPASSFILE", "MYPWM"])
-def test_variables_with_such_letters_inside_of_a_word_are_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(name, "planted-value")
-    assert mask("it said planted-value") == "it said planted-value"
-
-
-def test_the_working_folder_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PWD", "/home/ada/gym")
-    assert mask("no file at /home/ada/gym/questions.jsonl") == "no file at /home/ada/gym/questions.jsonl"
+@pytest.mark.parametrize(
+    ("name", "masked"), [*((name, True) for name in HIDDEN_NAMES), *((name, False) for name in SHOWN_NAMES)]
+)
+def test_variables_named_for_a_secret_are_masked(name: str, masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "/planted:value-1")
+    assert mask("it said /planted:value-1") == ("it said ***" if masked else "it said /planted:value-1")

@@ -46,6 +46,14 @@ class Wire(asyncio.Transport):
     def resume_reading(self) -> None: ...
 
 
+async def handed_on(slices: Slices) -> None:
+    """Hand 100 kB to ``slices``, and wait until nothing of it waits."""
+    slices.receive(b"x" * 100_000)
+    async with asyncio.timeout(10):
+        while slices.waiting:
+            await asyncio.sleep(0)
+
+
 async def test_a_connection_whose_handler_fails_is_closed_and_the_others_go_on() -> None:
     failures: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
@@ -54,17 +62,9 @@ async def test_a_connection_whose_handler_fails_is_closed_and_the_others_go_on()
     def fail(data: bytes) -> None:
         raise RuntimeError("no parser takes this")
 
-    data = b"x" * 100_000
-    slices = [Slices(broken, fail, lambda: True), Slices(sound, received.extend, lambda: True)]
-    for each in slices:
-        each.receive(data)
-    async with asyncio.timeout(10):
-        while len(received) < len(data):
-            await asyncio.sleep(0)
+    await asyncio.gather(handed_on(Slices(broken, fail, lambda: True)), handed_on(Slices(sound, received.extend, lambda: True)))
     assert [str(error) for error in failures] == ["no parser takes this"]
-    assert broken.aborted
-    assert not sound.aborted
-    assert slices[0].waiting == 0
+    assert (broken.aborted, sound.aborted, len(received)) == (True, False, 100_000)
 
 
 async def test_a_connection_that_its_handler_closes_is_handed_nothing_more() -> None:
@@ -74,9 +74,5 @@ async def test_a_connection_that_its_handler_closes_is_handed_nothing_more() -> 
         received.append(data)
         wire.abort()
 
-    slices = Slices(wire, refuse, lambda: True)
-    slices.receive(b"x" * 100_000)
-    async with asyncio.timeout(10):
-        while slices.waiting:
-            await asyncio.sleep(0)
+    await handed_on(Slices(wire, refuse, lambda: True))
     assert len(received) == 1

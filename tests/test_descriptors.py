@@ -36,22 +36,15 @@ def test_the_soft_limit_goes_as_far_as_the_system_allows(
     assert now[0] == (expected, hard)
 
 
-def _in_a_process_with_soft_limit(code: str) -> str:
-    lower = "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (256, r.getrlimit(r.RLIMIT_NOFILE)[1]))\n"
-    show = "\nprint(*r.getrlimit(r.RLIMIT_NOFILE))"
-    return subprocess.run(
-        [sys.executable, "-c", lower + code + show], capture_output=True, text=True, check=True
-    ).stdout.splitlines()[-1]
+COMMAND = "from palestra.cli import main\ntry: main(['show', 'math:Sums'])\nexcept SystemExit: pass"
+ROLLOUT = "from palestra.rollout import collect\ncollect('math:Sums', 'oracle', n=1)"
 
 
 @pytest.mark.slow
-def test_the_command_and_rollout_raise_the_soft_limit() -> None:
-    command = "from palestra.cli import main\ntry: main(['show', 'math:Sums'])\nexcept SystemExit: pass"
-    rollout = (
-        "import asyncio; from palestra.rollout import rollout\n"
-        "async def play():\n async for _ in rollout('math:Sums', 'oracle', n=1): pass\n"
-        "asyncio.run(play())"
-    )
-    for code in (command, rollout):
-        soft, hard = _in_a_process_with_soft_limit(code).split()
-        assert soft == hard
+@pytest.mark.parametrize("code", [COMMAND, ROLLOUT], ids=["command", "rollout"])
+def test_the_command_and_rollout_raise_the_soft_limit(code: str) -> None:
+    lower = "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (256, r.getrlimit(r.RLIMIT_NOFILE)[1]))\n"
+    code = f"{lower}{code}\nprint(*r.getrlimit(r.RLIMIT_NOFILE))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    soft, hard = ended.stdout.splitlines()[-1].split()
+    assert soft == hard

@@ -1,4 +1,5 @@
 import contextlib
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -28,18 +29,36 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 # messages, as the journeys word them
 
 
-def test_an_unknown_id_names_the_nearest_and_the_command() -> None:
+@pytest.mark.parametrize(
+    ("id", "error", "message"),
+    [
+        ("game:Sudok-v0", UnknownEnv, 'no environment "game:Sudok-v0". Did you mean "game:Sudoku-v0"? (palestra list game)'),
+        ("zzz:Qqqqqqqq", UnknownEnv, 'no environment "zzz:Qqqqqqqq". No module is called zzz either. (palestra list)'),
+        ("math:GSM9K", UnknownEnv, 'Did you mean "math:GSM8K"'),
+        ("sys:path", UsageError, "is not a class or function"),
+        ("builtins:dict", UsageError, "neither an Env nor an AsyncEnv"),
+        ("json:Nobody", UsageError, "has no 'Nobody'"),
+    ],
+)
+def test_an_id_that_names_no_environment_is_refused(id: str, error: type[Exception], message: str) -> None:
     unregister("game:Sudoku-v0")
     register("game:Sudoku-v0", Dice)
-    with pytest.raises(UnknownEnv) as caught:
-        palestra.make("game:Sudok-v0")
-    assert str(caught.value) == 'no environment "game:Sudok-v0". Did you mean "game:Sudoku-v0"? (palestra list game)'
+    with pytest.raises(error, match=re.escape(message)):
+        make(id)
 
 
-def test_an_unknown_id_in_an_unknown_namespace() -> None:
-    with pytest.raises(UnknownEnv) as caught:
-        palestra.make("zzz:Qqqqqqqq")
-    assert str(caught.value) == 'no environment "zzz:Qqqqqqqq". No module is called zzz either. (palestra list)'
+@pytest.mark.parametrize(
+    ("need", "remedy"),
+    [
+        (Need(label="Java", program="no-such-program"), "not found"),
+        (Need(label="Java", program="no-such-program", fix="apt install java"), "apt install java"),
+        (Need(label="json", module="json", program="sh"), ""),
+    ],
+)
+def test_a_program_that_is_missing_says_so(need: Need, remedy: str) -> None:
+    register("sci:Boil-v0", Dice, needs=[need])
+    with pytest.raises(MissingExtra, match=f'"sci:Boil-v0" needs Java: {remedy}') if remedy else contextlib.nullcontext():
+        assert make("sci:Boil-v0").reset(seed=0)
 
 
 def test_a_missing_extra_says_what_to_install() -> None:
@@ -51,24 +70,6 @@ def test_a_missing_extra_says_what_to_install() -> None:
     expected = f'"sci:Boil-v0" needs ScienceWorld: {how_to_install("science")} (and Java 8 or newer: not found)'
     assert str(caught.value) == expected
     assert spec("sci:Boil-v0").missing() == (science, java)
-
-
-@pytest.mark.parametrize(
-    ("need", "remedy"),
-    [
-        (Need(label="Java", program="no-such-program"), "not found"),
-        (Need(label="Java", program="no-such-program", fix="apt install java"), "apt install java"),
-    ],
-)
-def test_a_missing_program_is_not_a_pip_extra(need: Need, remedy: str) -> None:
-    register("sci:Boil-v0", Dice, needs=[need])
-    with pytest.raises(MissingExtra, match=f'"sci:Boil-v0" needs Java: {remedy}'):
-        make("sci:Boil-v0")
-
-
-def test_needs_that_are_met_stand_in_nobodys_way() -> None:
-    register("sci:Json-v0", Dice, needs=[Need(label="json", module="json", program="sh")])
-    assert make("sci:Json-v0").reset(seed=0)
 
 
 # ids, levels and specs
@@ -83,11 +84,7 @@ def test_a_missing_level_means_the_default_one() -> None:
     assert known.tags == {"x"}
     unregister("t:Level-v0")
     assert palestra.list_envs("t:*") == []
-
-
-def test_the_turn_limit_of_a_level_is_in_its_spec() -> None:
-    assert spec("game:GuessTheNumber-v0-easy").max_turns == 4
-    assert spec("game:GuessTheNumber-v0").max_turns == spec("game:GuessTheNumber-v0-hard").max_turns == 7
+    assert [spec(f"game:GuessTheNumber-v0{level}").max_turns for level in ("-easy", "-hard", "")] == [4, 7, 7]
 
 
 def test_listing_by_namespace_part_and_pattern() -> None:
@@ -111,23 +108,6 @@ def test_registering_twice_is_harmless_and_registering_something_else_is_refused
         register("t:Dice-v0", Faulty)
     with pytest.raises(UsageError, match='has no level "hard" to be its default'):
         register("t:Other-v0", Dice, levels={"easy": {}}, default_level="hard")
-
-
-def test_a_class_that_nobody_registered_is_an_id_of_its_own() -> None:
-    env = make("tests.test_core:Dice")
-    env.reset(seed=0)
-    assert env.task.env == "tests.test_core:Dice"
-    with pytest.raises(UsageError, match="is not a class or function"):
-        make("sys:path")
-    with pytest.raises(UsageError, match="neither an Env nor an AsyncEnv"):
-        make("builtins:dict")
-    with pytest.raises(UsageError, match="has no 'Nobody'"):
-        make("json:Nobody")
-
-
-def test_a_namespace_that_is_also_a_module_is_a_namespace() -> None:
-    with pytest.raises(UnknownEnv, match='Did you mean "math:GSM8K"'):
-        make("math:GSM9K")
 
 
 async def test_what_is_blocking_goes_to_a_worker_and_what_waits_does_not() -> None:
@@ -198,6 +178,36 @@ class Sized(Env):
         return Step("", 0.0, True, False, {})
 
 
+class BlockingSized(Sized):
+    blocking = True
+
+
+def broken(size: int = 0) -> Env:
+    raise TypeError("mine")
+
+
+def test_keywords_are_those_of_the_class_and_its_own_type_error_is_raised() -> None:
+    register("sized:Wide-v0", Sized, size=7)
+    with palestra.make("sized:Wide-v0") as env:
+        assert env.reset(seed=0)[0] == "size 7"
+    register("sized:Broken-v0", broken)
+    with pytest.raises(TypeError, match=r"^mine$"):
+        palestra.make("sized:Broken-v0", size=2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: make_async(f"{__name__}:BlockingSized", sise=2), "unexpected keyword argument 'sise'"),
+        (lambda: make("game:GuessTheNumber-v0-easy", wrappers=[5]), "wrappers holds 5, expected"),  # type: ignore[list-item]
+        (lambda: make("game:GuessTheNumber-v0-easy", wrappers=["KeepHistry"]), "KeepHistry"),
+    ],
+)
+def test_a_wrong_option_or_wrapper_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        call()
+
+
 def test_an_unknown_option_is_answered_with_the_valid_ones() -> None:
     register("sized:One-v0", Sized)
     for made in (palestra.make, palestra.make_async):
@@ -207,21 +217,6 @@ def test_an_unknown_option_is_answered_with_the_valid_ones() -> None:
             "\"sized:One-v0\": got an unexpected keyword argument 'max_turn'. "
             'Did you mean "max_turns"? Its options are size, max_turns.'
         )
-
-
-def test_a_type_error_of_the_class_itself_is_not_an_unknown_option() -> None:
-    def broken(size: int = 0) -> Env:
-        raise TypeError("mine")
-
-    register("sized:Broken-v0", broken)
-    with pytest.raises(TypeError, match=r"^mine$"):
-        palestra.make("sized:Broken-v0", size=2)
-
-
-def test_keywords_that_register_does_not_know_are_those_of_the_class() -> None:
-    register("sized:Wide-v0", Sized, size=7)
-    with palestra.make("sized:Wide-v0") as env:
-        assert env.reset(seed=0)[0] == "size 7"
 
 
 @pytest.mark.parametrize("make", [palestra.make, palestra.make_async])
@@ -234,19 +229,3 @@ def test_a_wrapper_may_be_given_by_its_name(make: Any) -> None:
         step = env.step("\\boxed{99}")
     assert step.truncated
     assert step.observation.startswith(first)
-
-
-def test_a_wrapper_that_is_none_is_refused_in_words() -> None:
-    with pytest.raises(UsageError, match="wrappers holds 5, expected"):
-        palestra.make("game:GuessTheNumber-v0-easy", wrappers=[5])  # type: ignore[list-item]
-    with pytest.raises(UsageError, match="KeepHistry"):
-        palestra.make("game:GuessTheNumber-v0-easy", wrappers=["KeepHistry"])
-
-
-def test_a_blocking_class_refuses_an_unknown_option_before_any_process_starts() -> None:
-    class Slow(Sized):
-        blocking = True
-
-    register("sized:Slow-v0", Slow)
-    with pytest.raises(UsageError, match="unexpected keyword argument 'sise'"):
-        palestra.make_async("sized:Slow-v0", sise=2)

@@ -14,12 +14,6 @@ from palestra.seeding import PathPart, derive, derive_seed, fresh_seed
 parts = st.lists(st.one_of(st.text(), st.binary(), st.integers(), st.none()), max_size=4).map(tuple)
 
 
-@given(st.integers(), parts)
-def test_the_same_path_gives_the_same_stream(seed: int, path: tuple[PathPart, ...]) -> None:
-    assert derive(seed, *path).random(3).tolist() == derive(seed, *path).random(3).tolist()
-    assert 0 <= derive_seed(seed, *path) == derive_seed(seed, *path) < 2**53
-
-
 @given(parts, parts)
 def test_different_paths_give_different_streams(one: tuple[PathPart, ...], other: tuple[PathPart, ...]) -> None:
     if one != other:
@@ -27,38 +21,27 @@ def test_different_paths_give_different_streams(one: tuple[PathPart, ...], other
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [(("ab", "c"), ("a", "bc")), ((1,), ("1",)), ((b"a",), ("a",)), ((None,), ("None",)), ((), ("",))]
+    ("one", "other"),
+    [
+        (("ab", "c"), ("a", "bc")),
+        ((1,), ("1",)),
+        ((b"a",), ("a",)),
+        ((None,), ("None",)),
+        ((), ("",)),
+        (("\ud800",), ("\ud801",)),
+    ],
 )
 def test_parts_never_run_into_each_other(one: tuple[PathPart, ...], other: tuple[PathPart, ...]) -> None:
     assert derive_seed(0, *one) != derive_seed(0, *other)
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
-def test_streams_do_not_depend_on_the_hash_seed(hash_seed: str) -> None:
-    code = "from palestra.seeding import derive_seed; print(derive_seed(5, 'x', b'y', 7, None))"
-    told = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(told.stdout) == derive_seed(5, "x", b"y", 7, None)
-
-
-def test_a_lone_surrogate_is_a_name_too() -> None:
-    assert derive_seed(0, "\ud800") != derive_seed(0, "\ud801")
-
-
-def test_streams_look_independent() -> None:
-    draws = np.array([derive(0, "episode", i).random() for i in range(2000)])
-    assert abs(draws.mean() - 0.5) < 0.03
-    assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 0.1
-
-
-def test_the_stream_of_a_path_is_fixed_for_good() -> None:
+def test_the_stream_of_a_path_is_fixed_for_good(hash_seed: str) -> None:
     # Tasks are named by seeds: another stream would put other start states behind the names in old recordings.
-    assert derive(5, "x", 7).integers(1000, size=4).tolist() == [542, 971, 807, 871]
+    code = "from palestra.seeding import *; print(derive(5, 'x', 7).integers(1000, size=4), derive_seed(5, 'x', b'y', None, 7))"
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout == f"[542 971 807 871] {derive_seed(5, 'x', b'y', None, 7)}\n"
     assert derive_seed(5, "x", 7) == 8585108875281074
 
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -86,31 +88,45 @@ def test_the_mask_covers_sampled_tokens_and_nothing_else(turns: list[Tokens]) ->
     assert all(bool(segment.mask[-1]) for segment in segments), "a segment ends with what was sampled"
 
 
-def test_a_prompt_that_extends_the_last_appends_only_the_difference() -> None:
-    (segment,) = record([_plain([1, 2], [3]), _plain([1, 2, 3, 4], [5, 6]), _plain([1, 2, 3, 4, 5, 6], [7])])
-    assert segment.ids.tolist() == [1, 2, 3, 4, 5, 6, 7]
-    assert segment.turns.tolist() == [-1, -1, 0, -1, 1, 1, 2]
-
-
-@pytest.mark.parametrize("prompt", [[1, 2], [1, 2, 9, 4], [], [9, 1, 2, 3]], ids=["shorter", "changed", "empty", "shifted"])
-def test_any_other_prompt_opens_a_segment(prompt: list[int]) -> None:
-    first, second = record([_plain([1, 2], [3]), _plain(prompt, [5])])
-    assert first.ids.tolist() == [1, 2, 3]
-    assert second.ids.tolist() == [*prompt, 5]
-
-
-def test_the_calls_of_two_agents_may_alternate() -> None:
-    first, second = record([_plain([1], [2]), _plain([7], [8]), _plain([1, 2, 3], [4]), _plain([7, 8, 9], [10])])
-    assert first.ids.tolist() == [1, 2, 3, 4]
-    assert first.turns.tolist() == [-1, 0, -1, 2]
-    assert second.ids.tolist() == [7, 8, 9, 10]
-    assert second.turns.tolist() == [-1, 1, -1, 3]
-
-
-def test_a_reply_that_was_sampled_again_continues_in_the_later_segment() -> None:
-    first, second = record([_plain([1], [2]), _plain([1], [2]), _plain([1, 2, 3], [4])])
-    assert first.ids.tolist() == [1, 2]
-    assert second.ids.tolist() == [1, 2, 3, 4]
+@pytest.mark.parametrize(
+    ("calls", "segments"),
+    [
+        (
+            [([1, 2], [3]), ([1, 2, 3, 4], [5, 6]), ([1, 2, 3, 4, 5, 6], [7])],
+            [([1, 2, 3, 4, 5, 6, 7], [-1, -1, 0, -1, 1, 1, 2])],
+        ),
+        *(
+            ([([1, 2], [3]), (prompt, [5])], [([1, 2, 3], [-1, -1, 0]), ([*prompt, 5], [-1] * len(prompt) + [1])])
+            for prompt in ([1, 2], [1, 2, 9, 4], [], [9, 1, 2, 3])
+        ),
+        (
+            [([1], [2]), ([7], [8]), ([1, 2, 3], [4]), ([7, 8, 9], [0])],
+            [([1, 2, 3, 4], [-1, 0, -1, 2]), ([7, 8, 9, 0], [-1, 1, -1, 3])],
+        ),
+        ([([1], [2]), ([1], [2]), ([1, 2, 3], [4])], [([1, 2], [-1, 0]), ([1, 2, 3, 4], [-1, 1, -1, 2])]),
+        (
+            [([1], [2]), ([1], [2, 3, 4]), ([1, 2, 3, 4, 5], [6])],
+            [([1, 2], [-1, 0]), ([1, 2, 3, 4, 5, 6], [-1, 1, 1, 1, -1, 2])],
+        ),
+        ([([1, 2], [])], []),
+        ([([1], [2]), ([9], []), ([1, 2], [3])], [([1, 2, 3], [-1, 0, 2])]),
+    ],
+    ids=[
+        "extends",
+        "shorter",
+        "changed",
+        "empty",
+        "shifted",
+        "two agents",
+        "sampled again",
+        "the longest",
+        "nothing",
+        "silent call",
+    ],
+)
+def test_a_call_continues_the_latest_longest_segment_that_its_prompt_extends(calls: Any, segments: Any) -> None:
+    recorded = record([_plain(prompt, sampled) for prompt, sampled in calls])
+    assert [(segment.ids.tolist(), segment.turns.tolist()) for segment in recorded] == segments
 
 
 def test_a_recorded_completion_has_given_its_tokens_away() -> None:
@@ -124,12 +140,6 @@ def test_a_recorded_completion_has_given_its_tokens_away() -> None:
         ([5, 6, 7], [-1, 1, 2]),
         ([1, 2], [-1, 1]),
     ]
-
-
-def test_a_completion_that_sampled_nothing_leaves_no_trace() -> None:
-    assert record([_plain([1, 2], [])]) == ()
-    (segment,) = record([_plain([1], [2]), _plain([9], []), _plain([1, 2], [3])])
-    assert segment.ids.tolist() == [1, 2, 3]
 
 
 def test_weights_that_change_in_mid_completion_split_the_span_and_not_the_turn() -> None:
@@ -169,9 +179,3 @@ def test_an_episode_that_is_longer_than_any_buffer_is_recorded_whole() -> None:
     (segment,) = record(turns)
     assert segment.ids.tolist() == prompt[:-1]
     assert len(segment.logprobs) == 5 * 400
-
-
-def test_the_longest_of_the_segments_that_a_prompt_extends_continues() -> None:
-    short, long = record([_plain([1], [2]), _plain([1], [2, 3, 4]), _plain([1, 2, 3, 4, 5], [6])])
-    assert short.ids.tolist() == [1, 2]
-    assert long.ids.tolist() == [1, 2, 3, 4, 5, 6]

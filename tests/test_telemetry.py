@@ -1,5 +1,7 @@
 """Traces as a collector gets them, decoded with OpenTelemetry's own messages; and metrics in Prometheus's text format."""
 
+import gzip
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -17,12 +19,11 @@ class Collector:
     """Receives OTLP over HTTP."""
 
     def __init__(self) -> None:
-        self.bodies: list[tuple[str, bytes]] = []
-        collector = self
+        self.bodies = bodies = list[tuple[str, bytes]]()
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                collector.bodies.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+                bodies.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
                 self.send_response(200)
                 self.end_headers()
 
@@ -32,17 +33,12 @@ class Collector:
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def spans(self) -> list[Any]:
-        import gzip
-
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-        found = []
-        for path, body in self.bodies:
-            assert path == "/v1/traces"
-            plain = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
-            request = ExportTraceServiceRequest.FromString(plain)
-            found += [one for resource in request.resource_spans for scope in resource.scope_spans for one in scope.spans]
-        return found
+        assert {path for path, _ in self.bodies} == {"/v1/traces"}
+        plain = [gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body for _, body in self.bodies]
+        resources = [resource for body in plain for resource in ExportTraceServiceRequest.FromString(body).resource_spans]
+        return [span for resource in resources for scope in resource.scope_spans for span in scope.spans]
 
 
 @pytest.fixture
@@ -117,8 +113,6 @@ def test_without_an_endpoint_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     monkeypatch.setenv(ENDPOINT_VARIABLE, "http://127.0.0.1:1")
     with pytest.raises(MissingExtra, match=r"traces need .*(\[telemetry\]|extra \"telemetry\")"), tracing_if_asked():

@@ -6,26 +6,25 @@ from hypothesis import strategies as st
 
 from palestra.terminal import terminal_safe
 
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "\x1b[2J",
-        "\x1b]0;title\x07",
-        "\x9b31m",
-        "a\rb",
-        "\b\b",
-        "\u202egnp.exe",
-        "\u2066x",
-        "\x7f",
-        "\ud800",
-        "\x0b",
-        "\x0c",
-        "\x85",
-    ],
+CONTROLS = (
+    "\x1b[2J",
+    "\x1b]0;title\x07",
+    "\x9b31m",
+    "a\rb",
+    "\b\b",
+    "\u202egnp.exe",
+    "\u2066x",
+    "\x7f",
+    "\ud800",
+    "\v",
+    "\f",
+    "\x85",
 )
+
+
+@pytest.mark.parametrize("text", CONTROLS)
 def test_a_control_is_replaced(text: str) -> None:
-    assert not set(terminal_safe(text)) & set("\x1b\x9b\x07\r\b\x7f\x0b\x0c\x85\u202e\u2066\ud800")
+    assert not set(terminal_safe(text)) & set("\x1b\x9b\x07\r\b\x7f\v\f\x85\u202e\u2066\ud800")
     assert "\ufffd" in terminal_safe(text)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import palestra
-from palestra import AsyncEnv, Env, Image, Step, Task, Text, as_async
+from palestra import AsyncEnv, Env, Step, Task, as_async
 from palestra.adapters import Blocking, Direct
 from palestra.adapters.loop_thread import LoopThread
 from palestra.errors import EnvError, EpisodeOver, EventLoopBlocked, Unsupported, UsageError, WorkerDied
@@ -23,7 +23,7 @@ from palestra.trajectory import Content
 from palestra.workers import InWorker, WorkerPool
 from palestra.wrappers import TurnLimit
 from tests.leftovers import alive, nothing_left, nothing_left_here
-from tests.rollout.faulty import Dying, Faulty, Pooled, Slow, Unbuildable
+from tests.rollout.faulty import Dying, Slow, Unbuildable
 from tests.test_core import AsyncDice, Dice
 
 SLOW = "tests.rollout.faulty:Slow"
@@ -32,27 +32,17 @@ SLOW = "tests.rollout.faulty:Slow"
 # Guarded
 
 
-def test_a_step_after_the_end_says_when_it_ended() -> None:
+@pytest.mark.parametrize(("last", "end"), [("no move", "terminated"), ("\\boxed{99}", "truncated")])
+def test_a_step_after_the_end_says_when_and_how_the_episode_ended(last: str, end: str) -> None:
     env = make("game:GuessTheNumber-v0-easy")
     env.reset(task=Task("game:GuessTheNumber-v0-easy", 0))
-    wrong = f"\\boxed{{{env.unwrapped.target % 10 + 1}}}"  # type: ignore[union-attr]
-    for _ in range(3):
-        env.step(wrong)
-    assert env.step("no move").terminated
+    for action in ["\\boxed{99}"] * 3 + [last]:
+        env.step(action)
     with pytest.raises(EpisodeOver) as caught:
-        env.step(wrong)
-    assert str(caught.value) == "this episode ended at turn 4 (terminated). Call reset() first."
+        env.step("\\boxed{99}")
+    assert str(caught.value) == f"this episode ended at turn 4 ({end}). Call reset() first."
     env.reset()
     assert env.step("no move").terminated
-
-
-def test_truncated_is_told_apart() -> None:
-    env = make("game:GuessTheNumber-v0-easy")
-    env.reset(seed=0)
-    for _ in range(4):
-        env.step("\\boxed{99}")
-    with pytest.raises(EpisodeOver, match=r"ended at turn 4 \(truncated\)"):
-        env.step("\\boxed{99}")
 
 
 class Bounded(Dice):
@@ -255,24 +245,9 @@ def _run_script(folder: Path, body: str, timeout: float = 300) -> subprocess.Com
 
 
 @pytest.mark.slow
-def test_a_script_that_forgets_to_close_ends_all_the_same(tmp_path: Path) -> None:
-    told = _run_script(
-        tmp_path,
-        """
-        import palestra
-        env = palestra.make("tests.test_core:AsyncDice")
-        env.reset(seed=0)
-        print("end")
-        """,
-        timeout=100,
-    )
-    assert (told.returncode, told.stdout, told.stderr) == (0, "end\n", "")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("holder", ["os", "threading"])
+@pytest.mark.parametrize("holder", ["os", "threading", "types"])
 def test_an_environment_that_outlives_the_modules_is_dropped_quietly(holder: str, tmp_path: Path) -> None:
-    told = _run_script(
+    ended = _run_script(
         tmp_path,
         f"""
         import {holder} as holder
@@ -283,7 +258,7 @@ def test_an_environment_that_outlives_the_modules_is_dropped_quietly(holder: str
         """,
         timeout=100,
     )
-    assert (told.returncode, told.stderr) == (0, "")
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 # InWorker
@@ -316,35 +291,19 @@ async def test_a_worker_gives_the_same_episode_and_is_used_again() -> None:
 
 
 @pytest.mark.slow
-async def test_a_lone_surrogate_reaches_the_environment_as_a_replacement() -> None:
+async def test_whatever_is_raised_in_a_worker_is_the_environments_failure_and_the_worker_survives() -> None:
     env = make_async(SLOW)
+    for action, kind in (("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt"), ("wrong", "TypeError")):
+        await env.reset(seed=1)
+        with pytest.raises(EnvError) as caught:
+            await env.step(action)
+        assert caught.value.kind == kind
+        assert kind in caught.value.detail
+        assert await env.healthy()
     await env.reset(seed=1)
     assert (await env.step("\ud800")).observation == "heard '\ufffd'"
-    await env.close()
-
-
-@pytest.mark.slow
-async def test_live_objects_in_info_do_not_cost_the_episode() -> None:
-    env = make_async(SLOW)
-    await env.reset(seed=1)
     step = await env.step("live")
-    assert step.info["kept"] == 1
-    assert step.info["loop"] == {"$unserialisable": "builtins.object"}
-    await env.close()
-
-
-@pytest.mark.parametrize(
-    ("action", "kind"), [("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt"), ("wrong", "TypeError")]
-)
-@pytest.mark.slow
-async def test_whatever_is_raised_in_a_worker_is_the_environments_failure(action: str, kind: str) -> None:
-    env = make_async(SLOW)
-    await env.reset(seed=1)
-    with pytest.raises(EnvError) as caught:
-        await env.step(action)
-    assert caught.value.kind == kind
-    assert kind in caught.value.detail
-    assert await env.healthy(), "the worker survives"
+    assert (step.info["kept"], step.info["loop"]) == (1, {"$unserialisable": "builtins.object"})
     with pytest.raises(Unsupported):
         await env.fork()
     await env.close()
@@ -353,29 +312,17 @@ async def test_whatever_is_raised_in_a_worker_is_the_environments_failure(action
 
 
 @pytest.mark.slow
-async def test_usage_errors_come_through_as_such() -> None:
-    env = InWorker("tests.rollout.faulty:Faulty", {}, Faulty)
-    await env.reset(seed=10)
-    with pytest.raises(Unsupported, match=r"Faulty has no oracle\(\)"):
-        await env.oracle()
-    await env.close()
-
-
-@pytest.mark.slow
-async def test_an_environment_that_cannot_be_built_leaves_a_worker_that_can_be_used() -> None:
+async def test_an_environment_that_cannot_be_built_or_dies_is_told_and_leaves_nothing() -> None:
     async with nothing_left_here():
         env = InWorker("tests.rollout.faulty:Unbuildable", {}, Unbuildable)
         for _ in range(2):
             with pytest.raises(EnvError, match="cannot be built"):
                 await env.reset(seed=0)
         await env.close()
-
-
-@pytest.mark.slow
-async def test_a_worker_that_dies_is_told_and_close_is_harmless() -> None:
-    async with nothing_left_here():
         env = InWorker("tests.rollout.faulty:Dying", {}, Dying)
         await env.reset(seed=10)
+        with pytest.raises(Unsupported, match=r"Dying has no oracle\(\)"):
+            await env.oracle()
         with pytest.raises(WorkerDied, match="ended in the middle of a call"):
             await env.step("x")
         await env.close()
@@ -409,27 +356,6 @@ async def test_when_the_process_that_forks_is_killed_the_next_one_to_ask_starts_
         await env.close()
 
 
-class Seeing(Env):
-    """Shows a picture, from a worker."""
-
-    blocking = True
-
-    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
-        super().reset(seed=seed, task=task)
-        return (Text("look"), Image(b"\x89PNG")), {}
-
-    def step(self, action: str) -> Step:
-        return Step((Image(b"\x00\xff", "image/jpeg"),), 1.0, True, False, {})
-
-
-@pytest.mark.slow
-async def test_pictures_pass_the_process_boundary() -> None:
-    env = InWorker(f"{__name__}:Seeing", {}, Seeing)
-    assert (await env.reset(seed=0))[0] == (Text("look"), Image(b"\x89PNG"))
-    assert (await env.step("")).observation == (Image(b"\x00\xff", "image/jpeg"),)
-    await env.close()
-
-
 SCRIPT = """
 import palestra, sys
 from palestra import Env, Step
@@ -449,27 +375,20 @@ def play():
 
 
 @pytest.mark.slow
-def test_a_class_of_a_script_runs_in_a_worker(tmp_path: Path) -> None:
-    told = _run_script(tmp_path, SCRIPT + "if __name__ == '__main__':\n    play()\n")
-    assert (told.stderr, told.stdout) == ("", "[1.0, 1.0, 1.0, 1.0] set()\n")
-
-
-@pytest.mark.slow
-def test_a_script_without_a_guard_starts_no_processes_of_processes(tmp_path: Path) -> None:
-    told = _run_script(tmp_path, SCRIPT + "play()\n")
-    assert told.stdout.count("[1.0, 1.0, 1.0, 1.0] set()\n") == 1
-    assert "put what it runs under `if __name__" in told.stdout
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_class_of_a_script_runs_in_a_worker_and_one_without_a_guard_starts_no_processes_of_processes(
+    guarded: bool, tmp_path: Path
+) -> None:
+    ended = _run_script(tmp_path, SCRIPT + ("if __name__ == '__main__':\n    play()\n" if guarded else "play()\n"))
+    assert ended.stdout.count("[1.0, 1.0, 1.0, 1.0] set()\n") == 1
+    assert ("put what it runs under `if __name__" in ended.stdout) is not guarded
+    assert (ended.stderr == "") or not guarded
 
 
 def test_a_class_typed_into_a_shell_cannot_go_to_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     with pytest.raises(UsageError, match="move it into a module"):
         InWorker("__main__:Mine", {}, Slow)
-
-
-def test_traits_are_read_from_the_class() -> None:
-    assert Pooled.reusable
-    assert isinstance(TurnLimit(InWorker(SLOW, {}, Slow), 3).unwrapped, InWorker)
 
 
 @pytest.mark.parametrize(

@@ -259,17 +259,3 @@ class _Twice(palestra.Wrapper):
     async def step(self, action: str) -> Step:
         self.own = not self.own
         return await super().step(action) if self.own else Step("", 0.0, False, False, {})
-
-
-@pytest.mark.parametrize("isolate", [False, True])
-@pytest.mark.slow
-async def test_served_episodes_are_truncated(isolate: bool) -> None:
-    from palestra.serve import EnvServer
-    from palestra.serve.tokens import new_token
-
-    token = new_token()
-    async with EnvServer(f"{__name__}:OnClass", token, isolate=isolate) as server:
-        env = palestra.make_async(f"remote:{server.url}#{__name__}:OnClass", token=token)
-        await env.reset(seed=0)
-        assert [(await env.step("x")).truncated for _ in range(5)] == [False] * 4 + [True]
-        await env.close()

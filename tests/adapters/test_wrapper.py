@@ -1,7 +1,6 @@
 """Wrappers around plain environments, and forks through every adapter and wrapper."""
 
 import copy
-import inspect
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,12 +21,8 @@ from palestra.trajectory import Content, ToolResult
 from palestra.wrappers import KeepHistory, RecordTrajectory, TokenLimit, TurnLimit, UseTools
 from palestra.wrappers.rewording import Reword
 from tests.leftovers import nothing_left
-from tests.rollout.faulty import Slow
 
 GUESS = "game:GuessTheNumber-v0-easy"
-
-
-# Wrappers around what make() returns
 
 
 def test_a_wrapper_around_a_made_environment_keeps_the_blocking_interface() -> None:
@@ -45,37 +40,10 @@ def test_a_wrapper_around_a_made_environment_keeps_the_blocking_interface() -> N
         env.close()
 
 
-def test_wrappers_around_wrappers_around_a_made_environment() -> None:
-    with nothing_left():
-        env: Any = KeepHistory(TurnLimit(palestra.make(GUESS), turns=3))  # type: ignore[arg-type]
-        first, _ = env.reset(seed=0)
-        assert env.step("\\boxed{99}").observation.startswith(first)
-        env.close()
-
-
-def test_a_wrapper_around_an_async_environment_behind_make() -> None:
-    with nothing_left():
-        env: Any = TurnLimit(palestra.make("tests.test_core:AsyncDice"), 1)  # type: ignore[arg-type]
-        env.reset(seed=0)
-        assert env.step("x").terminated
-        assert env.task == Task("tests.test_core:AsyncDice", 0)
-        env.close()
-
-
 async def test_as_async_finds_the_async_environment_behind_make() -> None:
     made = palestra.make("tests.test_core:AsyncDice")
     assert not isinstance(as_async(made), Direct)
     made.close()
-
-
-def test_a_factory_of_wrapped_plain_environments_can_be_rolled_out() -> None:
-    def factory() -> Env:
-        env: Any = TurnLimit(palestra.make(GUESS), 1)  # type: ignore[arg-type]
-        return env  # type: ignore[no-any-return]
-
-    with nothing_left():
-        (played,) = palestra.collect(factory, lambda text: "\\boxed{99}", n=1)
-    assert played.stop == "turn_limit"
 
 
 def test_what_is_no_environment_is_refused_with_what_to_write() -> None:
@@ -91,15 +59,6 @@ def test_what_is_no_environment_is_refused_with_what_to_write() -> None:
 def test_an_adapter_that_is_still_being_unpickled_lacks_attributes(kind: type) -> None:
     with pytest.raises(AttributeError):
         _ = object.__new__(kind).own_attribute
-
-
-def test_help_shows_the_arguments_of_a_wrapper() -> None:
-    assert list(inspect.signature(TurnLimit).parameters) == ["env", "turns"]
-    assert list(inspect.signature(UseTools).parameters) == ["env", "tools", "rules"]
-    assert list(inspect.signature(Wrapper).parameters) == ["env"]
-
-
-# Forks
 
 
 @tool
@@ -178,8 +137,8 @@ def test_a_fork_plays_on_identically_and_independently(
         env.close()
 
 
-class Interpreter:
-    """A tool with a state for each episode, which it can or cannot fork."""
+class Counter:
+    """A tool with a state for each episode. ``forks`` says what a fork of it does."""
 
     name, description = "count", "Counts its calls."
     parameters: Mapping[str, Any] = MappingProxyType({"type": "object", "properties": {}})
@@ -187,7 +146,7 @@ class Interpreter:
     def __init__(self, count: int = 0) -> None:
         self.count = count
 
-    def for_episode(self, shared: Any) -> "Interpreter":
+    def for_episode(self, shared: Any) -> "Counter":
         return type(self)()
 
     async def __call__(self, **arguments: Any) -> ToolResult:
@@ -195,28 +154,29 @@ class Interpreter:
         return ToolResult(f"call {self.count}")
 
 
-class Forkable(Interpreter):
-    async def fork(self) -> "Forkable":
+class Forkable(Counter):
+    async def fork(self) -> Counter:
         return Forkable(self.count)
 
 
-COUNT = '<tool_call>{"name": "count", "arguments": {}}</tool_call>'
+class Failing(Counter):
+    async def fork(self) -> Counter:
+        raise Unsupported("not now")
 
 
 def test_tools_with_a_state_are_forked_with_their_episode_or_refused() -> None:
+    count = '<tool_call>{"name": "count", "arguments": {}}</tool_call>'
     env: Any = UseTools(palestra.make(GUESS), [Forkable()])  # type: ignore[arg-type]
     env.reset(seed=0)
-    env.step(COUNT)
+    env.step(count)
     twin = env.fork()
-    assert "call 2" in twin.step(COUNT).observation
-    assert "call 2" in env.step(COUNT).observation
-    env.close()
+    assert ["call 2" in each.step(count).observation for each in (twin, env)] == [True, True]
     twin.close()
-    stuck: Any = UseTools(palestra.make(GUESS), [Interpreter()])  # type: ignore[arg-type]
-    stuck.reset(seed=0)
-    with pytest.raises(Unsupported, match="the tool 'count' keeps state for it and has no fork"):
-        stuck.fork()
-    stuck.close()
+    env.close()
+    with palestra.make(GUESS, wrappers=[partial(UseTools, tools=[Counter()])]) as stuck:
+        stuck.reset(seed=0)
+        with pytest.raises(Unsupported, match="the tool 'count' keeps state for it and has no fork"):
+            stuck.fork()
 
 
 class Locked(Wrapper):
@@ -239,15 +199,6 @@ async def test_an_attribute_that_cannot_be_copied_is_named() -> None:
             continue
         with pytest.raises(Unsupported, match=r"Locked cannot be forked: its attribute 'lock'.*List it in `shared`"):
             await env.fork()
-
-
-@pytest.mark.slow
-async def test_a_worker_process_refuses_to_fork_and_says_what_to_do() -> None:
-    env = palestra.make_async("tests.rollout.faulty:Slow")
-    await env.reset(seed=1)
-    with pytest.raises(Unsupported, match=rf"{Slow.__name__} runs in a worker process.*palestra.make\(id\).fork\(\)"):
-        await env.fork()
-    await env.close()
 
 
 class Counting(AsyncEnv):
@@ -298,11 +249,6 @@ class Closing(Counting):
     async def fork(self) -> "Closing":
         Closing.open += 1
         return copy.deepcopy(self)
-
-
-class Failing(Forkable):
-    async def fork(self) -> Forkable:
-        raise Unsupported("not now")
 
 
 async def test_a_fork_that_fails_halfway_leaves_nothing_open() -> None:

@@ -56,9 +56,6 @@ def test_a_damaged_line_is_left_out_and_the_file_as_it_was_is_kept(tmp_path: Pat
 
 FULL = """
 import resource, sys
-import os
-import subprocess
-import sys
 from pathlib import Path
 from palestra.durable import LineWriter
 

@@ -79,12 +79,6 @@ def test_a_forked_child_that_outlives_its_parent_does_not_hold_the_folder(tmp_pa
             os.kill(child, signal.SIGKILL)
 
 
-def test_an_exception_frees_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), lock_folder(tmp_path):
-        _ = 1 / 0
-    assert is_free(tmp_path)
-
-
 def test_a_holder_that_has_not_signed_yet_is_another_process(tmp_path: Path) -> None:
     with lock_folder(tmp_path):
         (tmp_path / LOCK).write_bytes(b"\x00torn")

@@ -6,7 +6,10 @@ environment, so tasks can name it. A hostile policy misbehaves in tasks with odd
 
 import asyncio
 import itertools
+import sys
+import time
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -215,30 +218,23 @@ async def await_junk() -> None:
 
 
 async def block_forty_ms() -> None:
-    import time
-
     time.sleep(0.04)  # noqa: ASYNC251 - it blocks the event loop on purpose
 
 
-LOOP: dict[str, Callable[[], Awaitable[None]]] = {
-    "cancels itself": cancel_itself,
-    "cancels itself and answers": cancel_itself_and_answer,
-    "cancels itself later": cancel_itself_later,
-    "cancels all": cancel_all,
-    "uncancels": uncancel,
-    "swallows": swallow,
-    "swallows in children": swallow_in_children,
-    "swallows in a group": swallow_in_a_group,
-    "shields": shield,
-    "hangs": hang,
-    "spins": spin,
-    "answers late": answer_late,
-    "raises late": raise_late,
-    "leaves tasks": leave_tasks,
-    "awaits itself": await_itself,
-    "awaits junk": await_junk,
-    "blocks": block_forty_ms,
-}
+_DONE = (cancel_itself, cancel_itself_and_answer, cancel_itself_later, cancel_all, uncancel, swallow, swallow_in_children)
+_DONE += (
+    swallow_in_a_group,
+    shield,
+    hang,
+    spin,
+    answer_late,
+    raise_late,
+    leave_tasks,
+    await_itself,
+    await_junk,
+    block_forty_ms,
+)
+LOOP: dict[str, Callable[[], Awaitable[None]]] = {do.__name__.replace("_", " "): do for do in _DONE}
 
 
 # ---------------------------------------------------------------------------------------------- what can be returned
@@ -476,17 +472,6 @@ def _informing(key: str, make: Callable[[], Any]) -> type:
     return type("Informing", (Innocent,), {"reset": reset, "step": step})
 
 
-def _informing_late(key: str, make: Callable[[], Any]) -> type:
-    return _stepping(truncated=lambda: True, terminated=lambda: False, info=lambda: {key: make()})
-
-
-def _resetting(make: Callable[[], Any]) -> type:
-    def reset(self: Any, **_: object) -> Any:
-        return make()
-
-    return type("Resetting", (Innocent,), {"reset": reset})
-
-
 class _Aliasing(Innocent):
     """One dict, one list and one array for all turns."""
 
@@ -526,49 +511,51 @@ STEPS: dict[str, Callable[[], Any]] = {
 }
 
 
-def _whole_step(make: Callable[[], Any]) -> type:
-    return type("Whole", (Innocent,), {"step": lambda self, action: make()})
+def _replacing(verb: str, make: Callable[[], Any]) -> type:
+    """The verb returns what ``make`` returns. The name may be that of an attribute."""
+    return type("Replacing", (Innocent,), {verb: lambda self, *_, **__: make()})
 
 
 def _attribute(name: str) -> type:
     return type("Attribute", (Innocent,), {name: property(refuse)})
 
 
-ENVS: dict[str, Callable[[], type]] = {}
-for _name, _make in ERRORS.items():
-    for _verb in ("__init__", "reset", "step", "close"):
-        ENVS[f"{_verb} raises {_name}"] = lambda verb=_verb, make=_make: _raising(_Async, verb, make)  # type: ignore[misc]
-        ENVS[f"plain {_verb} raises {_name}"] = lambda verb=_verb, make=_make: _raising(Innocent, verb, make)  # type: ignore[misc]
-for _name, _do in LOOP.items():
-    for _verb in ("reset", "step", "close"):
-        ENVS[f"{_verb} {_name}"] = lambda verb=_verb, do=_do: _doing(verb, do)  # type: ignore[misc]
-for _field, _values in FIELDS.items():
-    for _name, _value in _values.items():
-        ENVS[f"{_field} is {_name}"] = lambda field=_field, make=_value: _stepping(**{field: make})  # type: ignore[misc]
+VERBS = ("__init__", "reset", "step", "close")
+ATTRIBUTES = ("unwrapped", "max_turns", "counts_turns", "reusable", "__dict__")
+CUT: dict[str, Callable[[], Any]] = {"truncated": lambda: True, "terminated": lambda: False}
+ENVS: dict[str, Callable[[], type]] = {
+    **{f"{verb} raises {name}": partial(_raising, _Async, verb, make) for name, make in ERRORS.items() for verb in VERBS},
+    **{
+        f"plain {verb} raises {name}": partial(_raising, Innocent, verb, make)
+        for name, make in ERRORS.items()
+        for verb in VERBS
+    },
+    **{f"{verb}: {name}": partial(_doing, verb, do) for name, do in LOOP.items() for verb in VERBS[1:]},
+    **{
+        f"{field} is {name}": partial(_stepping, **{field: make}) for field, row in FIELDS.items() for name, make in row.items()
+    },
+    **{f"reset returns {name}": partial(_replacing, "reset", make) for name, make in RESETS.items()},
+    **{f"step returns {name}": partial(_replacing, "step", make) for name, make in STEPS.items()},
+    **{f"attribute {name} raises": partial(_attribute, name) for name in ATTRIBUTES},
+    "aliases": lambda: _Aliasing,
+}
+"""The name of a kind → what makes its class."""
 for _key, _values in KEYS.items():
     for _name, _value in _values.items():
-        ENVS[f"info of every turn has {_key}: {_name}"] = lambda key=_key, make=_value: _informing(key, make)  # type: ignore[misc]
-        ENVS[f"info of the last turn has {_key}: {_name}"] = lambda key=_key, make=_value: _informing_late(key, make)  # type: ignore[misc]
-for _name, _value in RESETS.items():
-    ENVS[f"reset returns {_name}"] = lambda make=_value: _resetting(make)  # type: ignore[misc]
-for _name, _value in STEPS.items():
-    ENVS[f"step returns {_name}"] = lambda make=_value: _whole_step(make)  # type: ignore[misc]
-for _name in ("unwrapped", "max_turns", "counts_turns", "reusable", "__dict__"):
-    ENVS[f"attribute {_name} raises"] = lambda name=_name: _attribute(name)  # type: ignore[misc]
-ENVS["aliases"] = lambda: _Aliasing
+        ENVS[f"info of every turn has {_key}: {_name}"] = partial(_informing, _key, _value)
+        _info = partial(lambda key, value: {key: value()}, _key, _value)
+        ENVS[f"info of the last turn has {_key}: {_name}"] = partial(_stepping, **CUT, info=_info)
 
 _NAMES = {f"kind_{number}": name for number, name in enumerate(ENVS)}
 _NUMBERS = {name: attribute for attribute, name in _NAMES.items()}
-_MADE: dict[str, type] = {}
 
 
 def __getattr__(name: str) -> type:
     if name not in _NAMES:
         raise AttributeError(name)
-    if name not in _MADE:
-        made = _MADE[name] = ENVS[_NAMES[name]]()
-        made.__module__, made.__qualname__ = __name__, name
-    return _MADE[name]
+    made = globals()[name] = ENVS[_NAMES[name]]()
+    made.__module__, made.__qualname__ = __name__, name
+    return made
 
 
 INNOCENT = f"{__name__}:Innocent"
@@ -576,7 +563,8 @@ INNOCENT = f"{__name__}:Innocent"
 
 def env_class(name: str) -> type:
     """The class of the kind ``name`` of ``ENVS``."""
-    return __getattr__(_NUMBERS[name])
+    kind: type = getattr(sys.modules[__name__], _NUMBERS[name])
+    return kind
 
 
 def env_task(name: str, seed: int) -> Task:
@@ -668,26 +656,17 @@ class _Policy:
         return None if conversation.task.seed % 2 == 0 else await end(conversation)
 
 
-def _awaiting(make: Callable[[], Any]) -> Callable[[Conversation], Awaitable[Any]]:
-    async def returned(conversation: Conversation) -> Any:
+def _then(make: Callable[[], Any], do: Callable[[], Awaitable[None]] | None = None) -> Callable[[Conversation], Awaitable[Any]]:
+    async def act(conversation: Conversation) -> Any:
+        if do is not None:
+            await do()
         return make()
 
-    return returned
+    return act
 
 
-def _throwing(make: Callable[[], BaseException]) -> Callable[[Conversation], Awaitable[Any]]:
-    async def raised(conversation: Conversation) -> Any:
-        raise make()
-
-    return raised
-
-
-def _done(do: Callable[[], Awaitable[None]], result: Any = None) -> Callable[[Conversation], Awaitable[Any]]:
-    async def done(conversation: Conversation) -> Any:
-        await do()
-        return result
-
-    return done
+def _throw(make: Callable[[], BaseException]) -> Any:
+    raise make()
 
 
 async def _meddle(conversation: Conversation) -> Any:
@@ -702,16 +681,14 @@ async def _replace_messages(conversation: Conversation) -> Any:
     return "act"
 
 
-POLICIES: dict[str, Callable[[], Any]] = {}
-for _name, _make in ERRORS.items():
-    POLICIES[f"act raises {_name}"] = lambda make=_make: _Policy(_throwing(make))  # type: ignore[misc]
-    POLICIES[f"end_episode raises {_name}"] = lambda make=_make: _Policy(end=_throwing(make))  # type: ignore[misc]
-for _name, _do in LOOP.items():
-    POLICIES[f"act {_name}"] = lambda do=_do: _Policy(_done(do, "act"))  # type: ignore[misc]
-    POLICIES[f"end_episode {_name}"] = lambda do=_do: _Policy(end=_done(do))  # type: ignore[misc]
-for _name, _value in ACTS.items():
-    POLICIES[f"act returns {_name}"] = lambda make=_value: _Policy(_awaiting(make))  # type: ignore[misc]
-for _name, _value in PLAYED.items():
-    POLICIES[f"end_episode returns {_name}"] = lambda make=_value: _Policy(end=_awaiting(make))  # type: ignore[misc]
-POLICIES["meddles with the conversation"] = lambda: _Policy(_meddle)
-POLICIES["replaces the messages"] = lambda: _Policy(_replace_messages)
+POLICIES: dict[str, Callable[[], Any]] = {
+    **{f"act raises {name}": partial(_Policy, _then(partial(_throw, make))) for name, make in ERRORS.items()},
+    **{f"end_episode raises {name}": partial(_Policy, end=_then(partial(_throw, make))) for name, make in ERRORS.items()},
+    **{f"act: {name}": partial(_Policy, _then(lambda: "act", do)) for name, do in LOOP.items()},
+    **{f"end_episode: {name}": partial(_Policy, end=_then(lambda: None, do)) for name, do in LOOP.items()},
+    **{f"act returns {name}": partial(_Policy, _then(make)) for name, make in ACTS.items()},
+    **{f"end_episode returns {name}": partial(_Policy, end=_then(make)) for name, make in PLAYED.items()},
+    "meddles with the conversation": lambda: _Policy(_meddle),
+    "replaces the messages": lambda: _Policy(_replace_messages),
+}
+"""The name of a kind → what makes a policy."""

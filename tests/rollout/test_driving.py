@@ -20,10 +20,12 @@ from palestra.rollout.recording import audit, recorded
 from palestra.trajectory import Phase
 from tests.leftovers import nothing_left_here
 from tests.rollout.hostile import (
+    Unusual,
     answer_late,
     cancel_all,
     cancel_itself,
     cancel_itself_and_answer,
+    cancel_itself_later,
     current,
     spin,
     swallow,
@@ -58,25 +60,11 @@ def tasks(n: int = 8) -> list[Task]:
     return [Task(f"{__name__}:Misbehaving", seed) for seed in range(n)]
 
 
-class Unusual(BaseException):
-    pass
-
-
 def raising(error: BaseException) -> Callable[[], Awaitable[Any]]:
     async def how() -> None:
         raise error
 
     return how
-
-
-async def cancel_itself_later() -> None:
-    async def cancel(task: asyncio.Task[Any]) -> None:
-        task.cancel()
-
-    asyncio.get_running_loop().call_soon(current().cancel)
-    child = asyncio.ensure_future(cancel(current()))
-    await asyncio.sleep(3600)
-    await child
 
 
 class Endless:

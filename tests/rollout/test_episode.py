@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from palestra import AsyncEnv, Completion, Conversation, Image, Step, StopReason, Task, Text, Trajectory
+from palestra import AsyncEnv, Completion, Conversation, Step, StopReason, Task, Trajectory
 from palestra.encoding import floats, ints
 from palestra.errors import Boundary, GraderError, ToolError
 from palestra.rollout import EpisodeKey, run_episode
@@ -94,12 +94,6 @@ async def cancelled_inside(*_: object) -> Any:
     inner = asyncio.ensure_future(asyncio.sleep(3600))
     inner.cancel()
     await inner
-
-
-async def test_a_good_episode() -> None:
-    trajectory = await play(Scripted())
-    assert (trajectory.stop, trajectory.reward, trajectory.final_observation) == (StopReason.TERMINATED, 1.0, "end")
-    assert trajectory.failures == ()
 
 
 PHASES: dict[Phase, Callable[[Any], tuple[Any, Any]]] = {
@@ -266,18 +260,6 @@ async def test_tokens_go_to_segments_and_the_rest_of_the_completion_stays() -> N
     assert trajectory.segments[0].ids.tolist() == [1, 2, 3]
 
 
-async def test_pictures_reach_the_policy() -> None:
-    seen: list[Content] = []
-    shown = (Text("look"), Image(b"png"))
-
-    def look(conversation: Conversation) -> str:
-        seen.append(conversation.observation)
-        return "act"
-
-    trajectory = await play(Scripted(reset=(shown, {})), Player(look))
-    assert seen == [shown] == [trajectory.turns[0].observation]
-
-
 async def test_one_dict_handed_out_again_and_again_is_recorded_as_it_was() -> None:
     info: dict[str, Any] = {}
 
@@ -321,17 +303,6 @@ async def test_an_environment_that_held_the_loop_beyond_the_deadline_can_still_c
 
     await play(Scripted(step=hold, close=free), deadline=0.2)
     assert freed
-
-
-async def test_dynamics_that_ask_a_policy() -> None:
-    """The environment's own user is a model; the episode's deadline covers it like everything else."""
-
-    async def user(action: str) -> Step:
-        simulated = Player(lambda conversation: f"you said {action}")
-        completion = await simulated.act(Conversation(Task("inner")))
-        return Step(completion.text, 0.0, True, False, {})
-
-    assert (await play(Scripted(step=user))).final_observation == "you said act"
 
 
 # several players

@@ -28,7 +28,7 @@ pytestmark = [
     # Warnings of Python about what strangers leave behind, such as a coroutine that nobody awaited.
     pytest.mark.filterwarnings(
         "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::UserWarning", "ignore::RuntimeWarning"
-    ),
+    )
 ]
 
 

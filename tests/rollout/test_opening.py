@@ -11,11 +11,7 @@ from palestra.interchange import messages_of
 from palestra.policies.history import LastObservation, Summary, Window
 from palestra.trajectory import opening_of
 
-OPENING = [
-    {"role": "system", "content": "You count."},
-    {"role": "user", "content": "0"},
-    {"role": "assistant", "content": "1"},
-]
+OPENING = [{"role": "system", "content": "You count."}, {"role": "user", "content": "0"}, {"role": "assistant", "content": "1"}]
 
 
 class Counting(Env):
@@ -84,26 +80,3 @@ async def test_no_history_drops_the_opening(history: Any) -> None:
         assert str(shown[3].content).startswith("1")
         assert str(shown[-1].content).endswith(str(number))
         assert len(shown) < 7
-
-
-@pytest.mark.torch
-def test_the_opening_is_rendered_into_the_prompt() -> None:
-    pytest.importorskip("transformers")
-    from palestra.core import Sampling
-    from palestra.engines.calls import CallEngine, Sampled
-    from palestra.policies.sampled import SampledPolicy
-    from palestra.rendering import TemplateRenderer
-    from tests.rendering.zoo import tokenizer
-
-    words = tokenizer("chatml")
-
-    async def call(prompt_ids: list[int], sampling: Sampling) -> Sampled:
-        ids = [*words.encode("2", add_special_tokens=False), sampling.stop_ids[0]]
-        return Sampled(ids, [-1.0] * len(ids), True)
-
-    renderer = TemplateRenderer(words)
-    (played,) = collect(Counting, SampledPolicy(renderer, CallEngine(call, context_length=2048)), n=1)
-    (segment,) = played.segments
-    prompt = segment.ids[: segment.spans[0].start].tolist()
-    assert prompt == renderer.first([*opening_of({"opening": OPENING}), Message("user", "1")]).tolist()
-    assert "You count." in words.decode(prompt)

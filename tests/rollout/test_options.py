@@ -13,7 +13,7 @@ from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.evaluation import evaluate_async
 from palestra.rollout import RolloutOptions, options, supply
-from palestra.rollout.defaults import CONCURRENCY, DEADLINE, RETRIES, TASKS_PER_ENV
+from palestra.rollout.defaults import TASKS_PER_ENV
 
 VERBS = [rollout, collect, evaluate, evaluate_async]
 ONLY_ROLLOUT = {"cut_as_invalid", "skip"}
@@ -36,16 +36,6 @@ def test_every_verb_writes_out_the_settings_with_the_same_defaults(verb: Any) ->
         else:
             assert written[field.name] == field.default is not MISSING, field.name
             assert parameters[field.name].annotation == field.type
-
-
-def test_defaults() -> None:
-    assert (CONCURRENCY, DEADLINE, RETRIES, TASKS_PER_ENV) == (256, 600.0, 2, 100)
-    default = RolloutOptions()
-    assert (default.group_size, default.seed, default.first_group, default.cut_as_invalid) == (1, 0, 0, False)
-
-
-def test_the_blocking_and_the_async_evaluation_take_the_same_keywords() -> None:
-    assert keywords(evaluate) == keywords(evaluate_async)
 
 
 @pytest.mark.parametrize("command", ["eval", "rollout"])

@@ -2,12 +2,10 @@
 
 import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from palestra import Env, Step, Task
 from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.evaluation import evaluate_async
@@ -55,21 +53,3 @@ def test_a_wrapper_that_cannot_take_its_arguments_is_refused(command: str, tmp_p
     with pytest.raises(UsageError, match=r"TurnLimit\?turns=abc cannot be put around .*Correct its arguments"):
         CliRunner().invoke(app, typed, catch_exceptions=False)
     assert not (tmp_path / "run").exists()
-
-
-class Unbuildable(Env):
-    """Cannot be built, and that is its own failure."""
-
-    def __init__(self) -> None:
-        raise RuntimeError("no engine")
-
-    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
-        raise AssertionError
-
-    def step(self, action: str) -> Step:
-        raise AssertionError
-
-
-async def test_an_environment_that_cannot_be_built_is_a_failure_of_its_episodes() -> None:
-    report = await evaluate_async(Unbuildable, "random", n=2, wrappers=["TurnLimit?turns=2"])
-    assert report.suite.failures == {"env": 2}

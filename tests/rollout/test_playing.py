@@ -1,16 +1,13 @@
 """``play``: one episode for a program that owns the loop."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 import palestra
 from palestra import StopReason, Task, play
 from palestra.errors import UsageError
-from palestra.registry import register, unregister
-from tests.leftovers import nothing_left_here
-from tests.rollout.faulty import CountCloses, DyingOnce
+from tests.rollout.faulty import CountCloses
 
 TASK = Task("game:GuessTheNumber-v0-easy", 3)
 
@@ -42,23 +39,6 @@ async def test_the_environment_is_closed_once() -> None:
     assert closes == {0: 1}
 
 
-@pytest.mark.slow
-async def test_an_episode_whose_worker_dies_is_played_again(tmp_path: Path) -> None:
-    register("test:DyingOnce-v0", DyingOnce, kwargs={"faults": False, "work": 0.0, "book": str(tmp_path / "book")})
-    try:
-        played = await play(Task("test:DyingOnce-v0", 0), lambda _: "x")
-    finally:
-        unregister("test:DyingOnce-v0")
-    assert (played.reward, played.attempt, [failure.kind for failure in played.failures]) == (3.0, 1, ["WorkerDied"])
-
-
 async def test_several_players_are_refused_with_the_way_out() -> None:
     with pytest.raises(UsageError, match=r"use rollout\(\) for several policies"):
         await play(TASK, {"a": "random"})
-
-
-@pytest.mark.slow
-async def test_a_thousand_episodes_leave_nothing() -> None:
-    async with nothing_left_here():
-        for seed in range(1000):
-            await play(Task(TASK.env, seed), "random")

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import sys
 from collections import Counter
 
@@ -42,34 +43,17 @@ async def test_one_that_failed_is_closed_at_once() -> None:
     assert Pooled.built == 2
 
 
-async def test_one_that_is_ill_is_replaced() -> None:
+@pytest.mark.parametrize("plan", ["ill", "raise in healthy", "hang in healthy"])
+@pytest.mark.filterwarnings("ignore:a pooled Pooled failed its health check")
+async def test_one_that_is_not_healthy_is_closed_and_replaced(plan: str) -> None:
     Pooled.begin()
     async with Supply() as supply:
         await supply.give_back(POOLED, await supply.acquire(POOLED), sound=True)
-        Pooled.plan = "ill"
-        await supply.acquire(POOLED)
-        assert (Pooled.built, Pooled.closed) == (2, 1)
-
-
-async def test_a_health_check_that_raises_means_ill() -> None:
-    Pooled.begin()
-    async with Supply() as supply:
-        await supply.give_back(POOLED, await supply.acquire(POOLED), sound=True)
-        Pooled.plan = "raise in healthy"
-        with pytest.warns(UserWarning, match="a pooled Pooled failed its health check: RuntimeError"):
-            await supply.acquire(POOLED)
-        assert (Pooled.built, Pooled.closed) == (2, 1)
-
-
-async def test_one_whose_health_check_is_given_up_is_closed() -> None:
-    Pooled.begin()
-    async with Supply() as supply:
-        await supply.give_back(POOLED, await supply.acquire(POOLED), sound=True)
-        Pooled.plan = "hang in healthy"
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.02):
+        Pooled.plan = plan
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
                 await supply.acquire(POOLED)
-        assert Pooled.closed == 1
+        assert (Pooled.built, Pooled.closed) == (1 if "hang" in plan else 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -146,13 +130,7 @@ def test_a_class_or_the_very_tasks() -> None:
     assert list(tasks_of(own, None, 0)[0]) == own
     assert list(tasks_of(iter(own), 2, 0)[0]) == own[:2]
     assert next(tasks_of(lambda: Dice(), 1, 0)[0]).env.endswith("<lambda>")
-
-
-def test_a_hundred_tasks_per_environment_unless_the_caller_says_how_many() -> None:
-    tasks, _ = tasks_of([DICE, "math:Sums"], None, 0)
-    assert Counter(task.env for task in tasks) == {DICE: 100, "math:Sums": 100}
-
-
-def test_what_cannot_be_played_is_refused() -> None:
+    drawn, _ = tasks_of([DICE, "math:Sums"], None, 0)
+    assert Counter(task.env for task in drawn) == {DICE: 100, "math:Sums": 100}
     with pytest.raises(UsageError, match="expected ids or Tasks to play, got a int"):
         list(tasks_of([7], None, 0)[0])  # type: ignore[arg-type]

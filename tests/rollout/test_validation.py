@@ -40,6 +40,7 @@ from palestra.trajectory import (
     Tokens,
     Usage,
 )
+from tests.rollout.hostile import endless, multiplied, nested
 
 ANYTHING = st.none() | st.booleans() | st.floats() | st.text() | st.lists(st.integers()) | st.dictionaries(st.text(), st.text())
 
@@ -89,38 +90,23 @@ def test_a_vector_checks_resets() -> None:
     assert all("an observation is text" in info["failure"].message for info in infos)
 
 
-async def test_a_server_checks_resets() -> None:
-    pytest.importorskip("websockets")
-    from palestra.serve import EnvServer
-    from palestra.serve.client import RemoteEnv
-    from palestra.serve.tokens import new_token
-
-    token = new_token()
-    async with EnvServer(f"{__name__}:Careless", token) as server:
-        env = RemoteEnv(f"{server.url}#{__name__}:Careless", token=token)
-        with pytest.raises(EnvError, match="an observation is text"):
-            await env.reset(seed=1)
-        await env.close()
-
-
 # what a record keeps
 
 
+def refuse(*_: object) -> Any:
+    raise RuntimeError("mine")
+
+
 class OwnStr(str):
-    def encode(self, *_: object) -> bytes:
-        raise RuntimeError("mine")
+    encode = refuse
 
 
 class OwnDict(dict[str, Any]):
-    def items(self) -> Any:
-        raise RuntimeError("mine")
-
-    __iter__ = keys = items
+    __iter__ = keys = items = refuse
 
 
 class OwnList(list[Any]):
-    def __iter__(self) -> Any:
-        raise RuntimeError("mine")
+    __iter__ = refuse
 
 
 @dataclass(frozen=True)
@@ -160,13 +146,6 @@ SHARED: dict[str, Any] = {
 def test_objects_that_share_their_parts_are_counted_before_they_are_written(name: str) -> None:
     with pytest.raises(EnvError, match="info cannot be written"):  # written out, each would fill the memory first
         kept_reset(("", {"value": SHARED[name]()}))
-
-
-def nested(depth: int) -> dict[str, Any]:
-    info: dict[str, Any] = {}
-    for _ in range(depth):
-        info = {"in": info}
-    return info
 
 
 def test_a_record_shares_nothing_with_the_environment() -> None:
@@ -216,20 +195,6 @@ def test_info_is_kept_as_plain_data_that_a_file_holds(value: Any, kept: Any) -> 
     assert info == {"value": kept}
     assert type(info["value"]) is type(kept)
     decode_json(encode_json(info), dict)
-
-
-def endless() -> dict[str, Any]:
-    info: dict[str, Any] = {}
-    info["again"] = info
-    return info
-
-
-def multiplied() -> list[Any]:
-    """Ten lists that hold the next one ten times each: few objects, and 10**10 lines in a file."""
-    rows: list[Any] = [0]
-    for _ in range(10):
-        rows = [rows] * 10
-    return rows
 
 
 NO_STEPS: list[tuple[Any, str]] = [

@@ -3,6 +3,7 @@ import gc
 import math
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from palestra import AsyncEnv, Env, Step, Task, make, make_vec
 from palestra.errors import EpisodeOver, UsageError
-from palestra.rollout import Autoreset, VectorEnv
+from palestra.rollout import Autoreset
 from palestra.seeding import derive_seed
 from palestra.trajectory import Content
 from tests.leftovers import nothing_left
@@ -319,13 +320,6 @@ def test_ctrl_c_ends_the_step_of_a_vector() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_vector_must_make_sense() -> None:
-    with pytest.raises(UsageError, match="num_envs must be at least 1, got 0"):
-        make_vec(ECHO, 0)
-    with pytest.raises(UsageError, match="autoreset is"):
-        make_vec(ECHO, 1, autoreset="never")  # type: ignore[arg-type]
-
-
 def test_all_are_reset_at_once() -> None:
     Echo.most_resetting = 0
     with make_vec(ECHO, 40) as vec:
@@ -375,49 +369,6 @@ def test_the_garbage_collector_is_left_as_it_was() -> None:
             gc.enable()
 
 
-class Ending(AsyncEnv):
-    """Every step ends the episode; closing takes longer than a step."""
-
-    open = 0
-
-    def __init__(self) -> None:
-        Ending.open += 1
-
-    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
-        await super().reset(seed=seed, task=task)
-        return "", {}
-
-    async def step(self, action: str) -> Step:
-        await asyncio.sleep(0.02)
-        return Step("", 1.0, True, False, {})
-
-    async def close(self) -> None:
-        await asyncio.sleep(0.1)
-        Ending.open -= 1
-
-
-def test_closing_while_steps_are_under_way_leaves_no_environment_open() -> None:
-    envs = VectorEnv([("test:Ending", Ending)] * 2)
-    envs.reset(seed=0)
-    envs.send({0: "a", 1: "b"})
-    envs.close()
-    assert Ending.open == 0
-    with pytest.raises(UsageError, match="nothing was sent"):
-        envs.recv()
-
-
-def test_ids_may_differ_and_a_number_may_be_named() -> None:
-    with make_vec([GUESS, ECHO], seed=3) as vec:
-        assert (vec.num_envs, len(vec)) == (2, 2)
-        first, _ = vec.reset()
-        again, _ = vec.reset()
-        assert first == again
-    with make_vec(GUESS, num_envs=3) as vec:
-        assert vec.num_envs == 3
-    with make_vec(GUESS) as vec:
-        assert vec.num_envs == 1
-
-
 def test_a_vector_of_ids_plays_each_with_its_own_keywords() -> None:
     highs = [4, 6]
     with make_vec([GUESS] * 2, vec_kwargs=[{"high": high} for high in highs]) as vec:
@@ -449,8 +400,32 @@ def test_async_mode_gives_the_same_steps(autoreset: Autoreset) -> None:
     assert seen[0] == seen[1]
 
 
-def test_a_vector_refuses_counts_that_differ() -> None:
-    with pytest.raises(UsageError, match="num_envs=3, but 2 ids are named"):
-        make_vec([GUESS] * 2, num_envs=3)
-    with pytest.raises(UsageError, match="2 environments need as many vec_kwargs, got 1"):
-        make_vec([GUESS] * 2, vec_kwargs=[{}])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: make_vec(ECHO, 0), "num_envs must be at least 1, got 0"),
+        (lambda: make_vec(ECHO, 1, autoreset="never"), "autoreset is"),  # type: ignore[arg-type]
+        (lambda: make_vec([GUESS] * 2, num_envs=3), "num_envs=3, but 2 ids are named"),
+        (lambda: make_vec([GUESS] * 2, vec_kwargs=[{}]), "2 environments need as many vec_kwargs, got 1"),
+    ],
+)
+def test_a_vector_refuses_what_makes_no_sense(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+def test_the_number_of_environments_is_one_or_that_of_the_ids() -> None:
+    with make_vec([GUESS, ECHO], seed=3) as vec, make_vec(GUESS) as single:
+        assert (vec.num_envs, len(vec), single.num_envs) == (2, 2, 1)
+        assert vec.reset()[0] == vec.reset()[0]
+
+
+def test_closing_while_steps_are_under_way_leaves_no_environment_open() -> None:
+    Plain.built = Plain.closed = 0
+    vec = make_vec(ECHO, 2)
+    vec.reset(seed=0)
+    vec.send({0: "wait", 1: "0.02"})
+    vec.close()
+    assert (Plain.built, Plain.closed) == (2, 2)
+    with pytest.raises(UsageError, match="nothing was sent"):
+        vec.recv()

@@ -4,50 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.rollout.hostile import ERRORS, TextWithMethods, refuse
 
 from palestra.encoding import decode_json, encode_json
-from palestra.errors import Boundary, EnvError, InfrastructureError
+from palestra.errors import Boundary, InfrastructureError
 from palestra.trajectory import Failure, Phase
-
-
-class NotNow(BaseException):
-    pass
-
-
-def refuse(*_: object) -> Any:
-    raise NotNow
-
-
-class NoText(Exception):
-    __str__ = __repr__ = refuse
-
-
-class TextOfAnotherType(Exception):
-    def __str__(self) -> str:
-        return 5  # type: ignore[return-value]
-
-
-class NoCause(OSError):
-    __cause__ = property(refuse)
-    errno = property(refuse)
-
-
-class OwnText(str):
-    encode = isascii = __len__ = refuse  # type: ignore[assignment]
-
-
-class TextWithMethods(Exception):
-    def __str__(self) -> str:
-        return OwnText("said")
-
-
-class WrongFields(EnvError):
-    kind = detail = 7  # type: ignore[assignment]
-    boundary = "nowhere"  # type: ignore[assignment]
-
-
-def without_a_class() -> Exception:
-    return type("NoClass", (Exception,), {"__class__": property(refuse)})()  # type: ignore[no-any-return]
 
 
 def without_a_name() -> Exception:
@@ -58,28 +19,20 @@ def without_a_name() -> Exception:
     return Unnamed("NoName", (Exception,), {})()  # type: ignore[no-any-return]
 
 
-def looped() -> Exception:
-    error = ValueError("round and round")
-    error.__cause__ = error
-    return error
-
-
 # Made in the test: pytest looks at what it collects.
-ERRORS: list[Callable[[], BaseException]] = [
-    NoText,
-    TextOfAnotherType,
-    NoCause,
-    TextWithMethods,
-    WrongFields,
-    without_a_class,
-    without_a_name,
-    looped,
-    lambda: ValueError("\ud800"),
-    lambda: BaseExceptionGroup("g", [NoText(), KeyboardInterrupt()]),
-]
+UNUSUAL = (
+    "no text",
+    "text of another type",
+    "text with methods",
+    "text of surrogates",
+    "no cause",
+    "a cause of itself",
+    "no class",
+)
+MAKERS = [without_a_name, *(ERRORS[name] for name in (*UNUSUAL, "wrong fields", "a group"))]
 
 
-@pytest.mark.parametrize("make", ERRORS)
+@pytest.mark.parametrize("make", MAKERS)
 def test_a_failure_is_recorded_whatever_its_exception_does(make: Callable[[], BaseException]) -> None:
     failure = Failure.of(make(), Phase.STEP)
     assert failure.boundary is Boundary.ENV

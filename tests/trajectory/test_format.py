@@ -104,12 +104,7 @@ def test_the_digest_ignores_the_order_of_parallel_calls_and_their_retries() -> N
 
 @pytest.mark.parametrize(
     ("task", "is_plain"),
-    [
-        (Task("e", 5), True),
-        (Task("e", index=0), False),
-        (Task("e", split="test"), False),
-        (Task("e", params={"x": 1}), False),
-    ],
+    [(Task("e", 5), True), (Task("e", index=0), False), (Task("e", split="test"), False), (Task("e", params={"x": 1}), False)],
 )
 def test_a_task_with_nothing_but_a_seed_has_an_empty_key(task: Task, is_plain: bool) -> None:
     assert (task.key == b"") is is_plain

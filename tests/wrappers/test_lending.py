@@ -126,19 +126,12 @@ async def test_tools_of_the_named_wrappers_and_how_they_are_called(monkeypatch: 
     assert tools == ["search"]
     assert "<search>query</search>" in search
     assert "<python>" not in search
-    _, tools = await lent(lend([double])(palestra.make_async(GUESS)))
-    assert tools == ["double"]
+    python, tools = await lent(with_python(palestra.make_async(GUESS)))
+    assert tools == ["python"]
+    assert ["a fenced python block" in python, "<tool_call>" in python, "<python>" in python] == [True, True, False]
     told, _ = await lent(lend([double], ToolRules(forms=(CallForm.PYTHON_FENCE,)))(palestra.make_async(GUESS)))
     assert "a fenced python block" in told
     assert "<tool_call>" not in told
-
-
-async def test_a_fenced_block_calls_the_python_of_the_named_wrapper() -> None:
-    told, tools = await lent(with_python(palestra.make_async(GUESS)))
-    assert tools == ["python"]
-    assert "a fenced python block" in told
-    assert "<tool_call>" in told
-    assert "<python>" not in told
 
 
 @pytest.mark.parametrize(("options", "asked"), [({}, 3), ({"k": 5}, 5)])

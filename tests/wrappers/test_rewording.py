@@ -1,7 +1,7 @@
 import pytest
 
 from palestra.errors import UsageError
-from palestra.registry import make, make_async
+from palestra.registry import make_async
 from palestra.trajectory import Image
 from palestra.wrappers import Reword
 
@@ -28,12 +28,6 @@ async def test_the_same_game_in_fewer_words() -> None:
 @pytest.mark.parametrize(("written", "received"), [("Guess: 7", "\\boxed{7}"), ("Guess: 7\n", "\\boxed{7}"), ("7", "7")])
 def test_only_a_move_as_it_should_be_written_is_put_into_a_box(written: str, received: str) -> None:
     assert Reword(make_async(GAME), move="Guess: {}").action(written) == received
-
-
-def test_without_a_form_of_moves_they_stay_in_boxes() -> None:
-    env = make(GAME, wrappers=[Reword])
-    env.reset(seed=0)
-    assert env.sample_random_action().startswith("\\boxed{")
 
 
 @pytest.mark.parametrize("move", ["Guess", "{} or {}"])

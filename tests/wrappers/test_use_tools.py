@@ -1,6 +1,6 @@
 import asyncio
 import errno
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from palestra.confidential import HIDDEN
 from palestra.core import AsyncEnv, Step, Tool
 from palestra.errors import InfrastructureError, MissingExtra, Unsupported, UsageError
 from palestra.tools import BadArguments, CallForm, tool
-from palestra.trajectory import Content, Task, Text, ToolCall, ToolResult
+from palestra.trajectory import Content, Task, Text, ToolCall, ToolResult, text_of
 from palestra.wrappers import ToolRules, UseTools
 
 
@@ -55,30 +55,40 @@ async def hang(stubborn: bool = False) -> str:
 
 
 @tool
-async def crash() -> str:
-    """Raises."""
-    raise KeyError("boom")
-
-
-@tool
 async def long() -> str:
     """Says much."""
     return "a" * 5000 + "\x1b[31m" + "z" * 5000
 
 
-@tool
-async def unsure() -> ToolResult:
-    """Says that it failed."""
-    return ToolResult("not found", ok=False)
+class Doing:
+    """A tool of one's own without arguments. It does what a function does."""
+
+    description, secrets = "", ("CANARY-0123456789",)
+    parameters: Mapping[str, Any] = {"type": "object"}
+
+    def __init__(self, do: Callable[[], Any], name: str = "doing") -> None:
+        self.do, self.name = do, name
+
+    async def __call__(self, /, **_: Any) -> Any:
+        return self.do()
 
 
-@tool
-async def picky(n: int) -> str:
-    """Takes even numbers only."""
-    raise BadArguments("n must be even")
+def raising(error: BaseException) -> Callable[[], Any]:
+    def do() -> Any:
+        raise error
+
+    return do
 
 
-TOOLS: list[Tool] = [double, hang, crash, long, unsure, picky]
+OWN = {
+    "crash": raising(KeyError("boom")),
+    "leak": raising(ValueError("401 for Authorization: Bearer CANARY-0123456789")),
+    "unsure": lambda: ToolResult("not found", ok=False),
+    "picky": raising(BadArguments("n must be even")),
+    "silent": lambda: "text",
+    "gives_up": raising(asyncio.CancelledError()),
+}
+TOOLS: list[Tool] = [double, hang, long, *(Doing(do, name) for name, do in OWN.items())]
 
 
 def call(name: str, **arguments: Any) -> str:
@@ -92,18 +102,14 @@ async def wrapped(rules: ToolRules | None = None, env: Recorder | None = None) -
     return outer, inner
 
 
-async def test_an_answer_carries_the_id_of_its_call() -> None:
-    env, _ = await wrapped()
-    calls = [format_call(ToolCall("double", {"n": n}, f"call_{n}")) for n in (1, 2)]
-    step = await env.step("\n".join(calls))
-    assert [(one.call, one.text) for one in parse_results(str(step.observation))] == [("call_1", "2"), ("call_2", "4")]
-
-
 async def test_a_call_is_answered_and_is_no_move() -> None:
     env, inner = await wrapped()
     step = await env.step(f"I will call {call('double', n=21)}")
     assert step[1:4] == (0.0, False, False)
     assert step.observation == '<tool_response name="double">\n42\n</tool_response>'
+    answer = await env.step(format_call(ToolCall("double", {"n": 1}, "call_1")))
+    assert [(result.call, result.text) for result in parse_results(str(answer.observation))] == [("call_1", "2")]
+    assert answer.info["tools"]["totals"] == {"ok": 2}
     account = {"calls": [{"name": "double", "outcome": "ok"}], "totals": {"ok": 1}}
     assert step.info == {"player": "white", "role": "tool", "tools": account}
     assert inner.moves == []
@@ -111,7 +117,7 @@ async def test_a_call_is_answered_and_is_no_move() -> None:
     assert "role" not in step.info
     assert inner.moves == ["my move"]
     assert step.terminated
-    assert step.info["tools"]["totals"] == {"ok": 1}
+    assert step.info["tools"]["totals"] == {"ok": 2}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +130,10 @@ async def test_a_call_is_answered_and_is_no_move() -> None:
         (call("double", n="1"), "arguments", "n must be of type integer"),
         (call("double", n=1, m=2), "arguments", "unknown: m"),
         (call("crash"), "crashed", "KeyError"),
-        (call("picky", n=3), "arguments", "wrong arguments: n must be even"),
+        (call("leak"), "crashed", f"Bearer {HIDDEN}"),
+        (call("silent"), "crashed", "the tool failed: it gave no result"),
+        (call("gives_up"), "crashed", "the tool cancelled itself"),
+        (call("picky"), "arguments", "wrong arguments: n must be even"),
         (call("unsure"), "failed", "not found"),
     ],
 )
@@ -194,9 +203,11 @@ async def test_the_first_observation_tells_of_the_tools() -> None:
     observation, info = await env.reset(seed=0)
     assert str(observation).endswith("Question.")
     assert "Twice as much" in str(observation)
+    assert "You have 2 calls." in str(observation)
     assert [schema["name"] for schema in info["tools"]] == [made.name for made in TOOLS]
     mixed = UseTools(Recorder((Text("Look."),)), TOOLS)
     observation, _ = await mixed.reset(seed=0)
+    assert "You have" not in text_of(observation)
     assert observation[1:] == (Text("Look."),)
     silent = UseTools(Recorder(), TOOLS, ToolRules(describe=False))
     assert (await silent.reset(seed=0))[0] == "Question."
@@ -237,35 +248,12 @@ async def test_tools_of_an_episode_are_opened_and_closed_with_it() -> None:
     assert inner.closed == 2
 
 
-async def test_failures_of_the_machine_fail_the_episode_at_their_boundary() -> None:
-    @tool
-    async def unreachable() -> str:
-        raise InfrastructureError("the search server is down")
-
-    @tool
-    async def broken() -> str:
-        raise InfrastructureError("the second to fail")
-
-    env = UseTools(Recorder(), [unreachable, broken, double])
+async def test_the_first_failure_of_the_machine_fails_the_episode() -> None:
+    failing = [Doing(raising(InfrastructureError(f"{name} is down")), name) for name in ("first", "second")]
+    env = UseTools(Recorder(), [*failing, double])
     await env.reset(seed=0)
-    with pytest.raises(InfrastructureError, match="server is down"):
-        await env.step(call("unreachable") + call("broken") + call("double", n=1))
-
-
-async def test_secrets_of_a_tool_are_hidden() -> None:
-    class Leaky:
-        name, description = "leak", ""
-        parameters: Mapping[str, Any] = {"type": "object"}
-        secrets = ("CANARY-0123456789",)
-
-        async def __call__(self, /, **arguments: Any) -> ToolResult:
-            raise ValueError("401 for Authorization: Bearer CANARY-0123456789")
-
-    env = UseTools(Recorder(), [Leaky()])
-    await env.reset(seed=0)
-    step = await env.step(call("leak"))
-    assert "CANARY" not in str(step)
-    assert HIDDEN in str(step.observation)
+    with pytest.raises(InfrastructureError, match="first is down"):
+        await env.step(call("first") + call("second") + call("double", n=1))
 
 
 async def test_a_cancelled_episode_cancels_its_calls() -> None:
@@ -334,39 +322,20 @@ def test_no_attempt_at_a_call_ever_reaches_the_environment(action: str) -> None:
     assert step.terminated is not meant
 
 
-class Failing:
-    """Raises what it is given."""
-
-    name, description = "failing", ""
-    parameters: Mapping[str, Any] = {"type": "object"}
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-    async def __call__(self, /, **_: Any) -> ToolResult:
-        raise self.error
-
-
-def _caused(error: BaseException, cause: BaseException) -> BaseException:
-    error.__cause__ = cause
-    return error
-
-
 @pytest.mark.parametrize(
     "error",
     [
         *(OSError(number, "used up") for number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EAGAIN)),
         MissingExtra("pip install something"),
         ExceptionGroup("several", [ValueError(), OSError(errno.EMFILE, "used up")]),
-        _caused(RuntimeError("cannot connect"), OSError(errno.EMFILE, "used up")),
     ],
     ids=repr,
 )
 async def test_a_machine_that_is_used_up_is_not_told_to_the_agent(error: BaseException) -> None:
-    env = UseTools(Recorder(), [Failing(error)])
+    env = UseTools(Recorder(), [Doing(raising(error))])
     await env.reset()
-    with pytest.raises(InfrastructureError, match="the tool 'failing' is out of order"):
-        await env.step(call("failing"))
+    with pytest.raises(InfrastructureError, match="the tool 'doing' is out of order"):
+        await env.step(call("doing"))
 
 
 @pytest.mark.parametrize(
@@ -381,9 +350,9 @@ async def test_a_machine_that_is_used_up_is_not_told_to_the_agent(error: BaseExc
     ids=repr,
 )
 async def test_every_other_error_of_a_tool_is_told_to_the_agent(error: BaseException) -> None:
-    env = UseTools(Recorder(), [Failing(error)])
+    env = UseTools(Recorder(), [Doing(raising(error))])
     await env.reset()
-    step = await env.step(call("failing"))
+    step = await env.step(call("doing"))
     assert f"the tool failed: {type(error).__name__}" in str(step.observation)
     assert step.info["tools"]["totals"] == {"crashed": 1}
 
@@ -392,10 +361,7 @@ async def test_every_other_error_of_a_tool_is_told_to_the_agent(error: BaseExcep
 async def test_a_deadline_is_infrastructure_only_after_half_of_it_was_spent_waiting_for_the_machine(
     waited: float | None, infrastructure: bool
 ) -> None:
-    class Queued:
-        name, description = "queued", ""
-        parameters: Mapping[str, Any] = {"type": "object"}
-
+    class Queued(Doing):
         @property
         def waiting_since(self) -> float | None:
             return None if waited is None else asyncio.get_running_loop().time() - waited
@@ -404,48 +370,10 @@ async def test_a_deadline_is_infrastructure_only_after_half_of_it_was_spent_wait
             await asyncio.sleep(60)
             return ToolResult("")
 
-    env = UseTools(Recorder(), [Queued()], ToolRules(seconds=0.05))
+    env = UseTools(Recorder(), [Queued(print, "queued")], ToolRules(seconds=0.05))
     await env.reset()
     if infrastructure:
         with pytest.raises(InfrastructureError, match="did not begin"):
             await env.step(call("queued"))
     else:
         assert (await env.step(call("queued"))).info["tools"]["totals"] == {"timeout": 1}
-
-
-@tool
-async def gives_up() -> str:
-    """Cancels itself, as a library's cancel scope may."""
-    raise asyncio.CancelledError
-
-
-async def test_a_tool_that_cancels_itself_has_failed() -> None:
-    env = UseTools(Recorder(), [gives_up])
-    await env.reset(seed=0)
-    step = await env.step(format_call(ToolCall("gives_up", {})))
-    assert "the tool cancelled itself" in str(step.observation)
-    assert step.info["tools"]["totals"] == {"crashed": 1}
-
-
-@pytest.mark.parametrize(("budget", "told"), [(None, False), (4, True)])
-async def test_the_player_is_told_its_budget_of_calls(budget: int | None, told: bool) -> None:
-    observation, _ = await UseTools(Recorder(), [double], ToolRules(budget=budget)).reset(seed=0)
-    assert ("You have 4 calls." in str(observation)) is told
-
-
-class Silent:
-    """A tool of one's own that returns something else than a result."""
-
-    name, description, parameters = "silent", "Says nothing.", {"type": "object", "properties": {}}
-
-    async def __call__(self, **arguments: Any) -> Any:
-        return "text"
-
-
-async def test_a_tool_that_returns_no_result_has_failed() -> None:
-    silent: Any = Silent()
-    env = UseTools(Recorder(), [silent])
-    await env.reset(seed=0)
-    step = await env.step(format_call(ToolCall("silent", {})))
-    assert "the tool failed: it gave no result" in str(step.observation)
-    assert step.info["tools"]["totals"] == {"crashed": 1}
