@@ -37,7 +37,7 @@ def test_a_copy_from_a_folder_or_a_wheel(
     name: str, info: dict[str, Any], command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / name
-    path.mkdir()
+    path.touch() if path.suffix else path.mkdir()
     url = path.as_uri()
     assert installed_from(monkeypatch, {"url": url, **info}) == command.format(path=path, url=url)
 

@@ -40,17 +40,5 @@ def test_the_version_is_the_tag_and_a_source_without_tags_builds(tmp_path: Path)
     assert version(tmp_path) == "2.0.0rc1"
 
 
-def test_only_the_publishing_job_may_ask_for_an_identity() -> None:
-    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
-    assert workflow["permissions"] == {}
-    assert [name for name, job in workflow["jobs"].items() if "id-token" in job["permissions"]] == ["publish"]
-    assert "secrets." not in json.dumps(workflow)
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda file: file.name)
-def test_actions_are_pinned_by_commit_and_every_job_blocks(file: Path) -> None:
-    jobs = yaml.safe_load(file.read_text())["jobs"]
-    used = [step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step]
-    assert used
-    assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action) for action in used)
-    assert not [name for name, job in jobs.items() if job.get("continue-on-error")]

@@ -239,7 +239,7 @@ def test_repeats_of_a_task_are_averaged() -> None:
             for level in (0.0, 1.0, -0.5, 95.0)
         ),
         *(
-            (lambda share=share, counts=counts: share(*counts), "")
+            (lambda share=share, counts=counts: share(*counts), ".")
             for share in (pass_at_k, pass_all_k)
             for counts in ((4, 2, 5), (4, 2, 0), (4, 5, 1), (4, -1, 1))
         ),

@@ -71,7 +71,21 @@ def digests(folder: Path) -> list[str]:
     return sorted(one.digest() for one in read_trajectories(folder / "trajectories.jsonl"))
 
 
-def check_evaluation(evaluation: Path, outside: Outside, tmp_path: Path, name: str, kind: str) -> None:
+SAMPLED = {(name, kind) for name in ("trajectories.jsonl", "report.json", "spending.log", ".lock")
+           for kind in ("link to a file", "hard link", "pipe")}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        pytest.param(name, kind, marks=() if (name, kind) in SAMPLED else pytest.mark.full)
+        for name in EVALUATION_FILES
+        for kind in KINDS
+    ],
+)
+def test_an_evaluation_leaves_everything_outside_its_folder_alone(
+    evaluation: Path, outside: Outside, tmp_path: Path, name: str, kind: str
+) -> None:
     folder = tmp_path / "run"
     shutil.copytree(evaluation, folder)
     KINDS[kind](folder / name, outside)
@@ -83,23 +97,6 @@ def check_evaluation(evaluation: Path, outside: Outside, tmp_path: Path, name: s
     refused_or_done(lambda: regrade(folder, out=tmp_path / "regraded"))
     outside.check_not_in(folder)
     outside.check_not_in(tmp_path / "regraded")
-
-
-@pytest.mark.parametrize("kind", ["link to a file", "hard link", "pipe"])
-@pytest.mark.parametrize("name", ["trajectories.jsonl", "report.json", "spending.log", ".lock"])
-def test_an_evaluation_leaves_everything_outside_its_folder_alone(
-    evaluation: Path, outside: Outside, tmp_path: Path, name: str, kind: str
-) -> None:
-    check_evaluation(evaluation, outside, tmp_path, name, kind)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", EVALUATION_FILES)
-def test_an_evaluation_leaves_everything_outside_its_folder_alone_in_every_case(
-    evaluation: Path, outside: Outside, tmp_path: Path, name: str, kind: str
-) -> None:
-    check_evaluation(evaluation, outside, tmp_path, name, kind)
 
 
 def test_an_evaluation_is_refused_before_the_first_episode_if_its_report_cannot_be_written(tmp_path: Path) -> None:

@@ -130,7 +130,11 @@ async def test_direct_shows_everything_of_the_plain_environment() -> None:
     assert isinstance(env, Direct)
     assert as_async(env) is env
     await env.reset(seed=0)
-    await env.seed_actions(1)
+    moves = set()
+    for seed in range(9):
+        await env.seed_actions(seed)
+        moves.add(await env.sample_random_action())
+    assert len(moves) > 1
     twin = await env.fork()
     assert await twin.oracle() == await env.oracle()
     assert await twin.sample_random_action() == await env.sample_random_action()

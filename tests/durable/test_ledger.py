@@ -41,6 +41,7 @@ def test_the_equation_holds_and_names_every_end(ledger: Ledger) -> None:
     audit = ledger.audit()
     assert (audit.issued, audit.consumed, audit.committed, audit.failed, audit.dropped) == (10, 6, 4, 2, 2)
     assert audit.attempts_failed == 2
+    assert ledger.path.read_bytes().count(b'"attempt":') == 2, "only the second attempts are written with their number"
     assert audit.balanced
     ledger.issue("late")
     assert not ledger.audit().balanced

@@ -6,6 +6,7 @@ environment, so tasks can name it. A hostile policy misbehaves in tasks with odd
 
 import asyncio
 import itertools
+import reprlib
 import sys
 import time
 from collections.abc import Awaitable, Callable, Generator
@@ -297,51 +298,35 @@ def multiplied() -> list[Any]:
 
 STEP = {"observation": "done", "reward": 1.0, "terminated": True, "truncated": False, "info": {"success": True}}
 
-NOT_TEXT: dict[str, Callable[[], Any]] = {
-    "None": lambda: None,
-    "an int": lambda: 5,
-    "bytes": lambda: b"x",
-    "own text": lambda: OwnStr("x"),
-    "surrogates": lambda: "\ud800",
-    "control characters": lambda: "\0\x1b[2J\u202e",
-    "a megabyte": lambda: "x" * 1_000_000,
-    "a list": lambda: ["x"],
-    "shy": Shy,
-}
-NOT_NUMBERS: dict[str, Callable[[], Any]] = {
-    "NaN": lambda: float("nan"),
-    "infinity": lambda: float("inf"),
-    "1e30": lambda: 1e30,
-    "10**400": lambda: 10**400,
-    "text": lambda: "1.0",
-    "NaN as text": lambda: " nan ",
-    "None": lambda: None,
-    "complex": lambda: 1j,
-    "a bool": lambda: True,
-    "own float": lambda: OwnFloat(1.0),
-    "own int": lambda: OwnInt(1),
-    "an array": lambda: np.zeros(3),
-    "an array of one": lambda: np.ones(1, dtype=np.float32),
-    "shy": Shy,
-}
+
+def returning(*values: Any) -> dict[str, Callable[[], Any]]:
+    """A name for each value → what returns the value."""
+    named = {}
+    for value in values:
+        strange = type(value).__module__ == __name__  # its own ``repr`` may raise
+        name = type(value).__name__ if strange else f"{type(value).__name__} {reprlib.repr(value)}"
+        named[name] = partial(lambda value: value, value)
+    return named
+
+
+NAN, INFINITY = float("nan"), float("inf")
+CONTROLS = "\0\x1b[2J\u202e"
+NOT_TEXT = returning(None, 5, b"x", OwnStr("x"), "\ud800", CONTROLS, "x" * 1_000_000, ["x"], Shy())
+NOT_NUMBERS = returning(
+    *(NAN, INFINITY, 1e30, 10**400, "1.0", " nan ", None, 1j, True, OwnFloat(1.0), OwnInt(1), np.zeros(3)),
+    *(np.ones(1, dtype=np.float32), Shy()),
+)
+WRONG_CONTENT = (("x",), (Text(5),), (Image("x", 5),), (Text("\ud800"), Image(b"x")))  # type: ignore[arg-type]
 FIELDS: dict[str, dict[str, Callable[[], Any]]] = {
-    "observation": {
-        **NOT_TEXT,
-        "a tuple of text": lambda: ("x",),
-        "a wrong Text": lambda: (Text(5),),  # type: ignore[arg-type]
-        "a wrong Image": lambda: (Image("x", 5),),  # type: ignore[arg-type]
-        "Text of surrogates": lambda: (Text("\ud800"), Image(b"x")),
-    },
+    "observation": {**NOT_TEXT, **returning(*WRONG_CONTENT)},
     "reward": NOT_NUMBERS,
-    "terminated": {"own bool": OwnBool, "text": lambda: "false", "None": lambda: None, "an array": lambda: np.zeros(2)},
-    "truncated": {"own bool": OwnBool, "text": lambda: "false", "True as well": lambda: True},
+    "terminated": returning(OwnBool(), "false", None, np.zeros(2)),
+    "truncated": returning(OwnBool(), "false", True),
     "info": {
-        "None": lambda: None,
-        "a list": list,
-        "own dict": lambda: OwnDict(success=True),
+        **returning(None, [], OwnDict(success=True)),
         "endless": endless,
-        "nested 100": lambda: nested(100),
-        "nested 5000": lambda: nested(5000),
+        "nested 100": partial(nested, 100),
+        "nested 5000": partial(nested, 5000),
         "multiplied": lambda: {"rows": multiplied()},
         "200,000 items": lambda: {"rows": list(range(200_000))},
         "objects": lambda: {"x": object(), "type": int, "function": refuse, "loop": asyncio.get_running_loop},
@@ -351,61 +336,28 @@ FIELDS: dict[str, dict[str, Callable[[], Any]]] = {
         "a shy key": lambda: {Shy(): 1},
         "surrogates": lambda: {"\ud800": "\ud800", "x": ["\udfff"]},
         "large integers": lambda: {"x": 10**5000, "y": 2**70, "z": -(2**64)},
-        "NaN": lambda: {"x": float("nan"), "y": [float("inf")]},
+        "NaN": lambda: {"x": NAN, "y": [INFINITY]},
         "bytes": lambda: {"x": b"\xff\0", "y": bytearray(b"x"), "z": memoryview(b"x")},
         "arrays": lambda: {"x": np.zeros((2, 2)), "y": np.array([object()]), "z": np.array(["x", None], dtype=object)},
         "sets": lambda: {"x": {1, 2}, "y": frozenset([(1,)]), "z": {object()}},
     },
 }
+GHOSTS = ({"": "1"}, {"": NAN}, {"ghost": 5.0}, {5: 5.0}, {"\ud800": 1.0}, {"": 1e9, "x": 1e9})
+REASONS = ("boredom", "budget", "error", "deadline", "terminated", "context_overflow")
+OPENINGS = ({"content": "x"}, {"role": "god", "content": "x"}, {"role": "system", "content": b"x"})
 KEYS: dict[str, dict[str, Callable[[], Any]]] = {
-    "success": {
-        "text": lambda: "false",
-        "NaN": lambda: float("nan"),
-        "a list": lambda: [0],
-        "own bool": OwnBool,
-        "a numpy bool": lambda: np.bool_(True),
-        "own int": lambda: OwnInt(1),
-    },
+    "success": returning("false", NAN, [0], OwnBool(), np.bool_(True), OwnInt(1)),
     "player": {**NOT_TEXT, "a name": lambda: "somebody"},
-    "rewards": {
-        "a list": lambda: [1],
-        "None": lambda: None,
-        "text": lambda: {"": "1"},
-        "NaN": lambda: {"": float("nan")},
-        "a ghost": lambda: {"ghost": 5.0},
-        "an int as player": lambda: {5: 5.0},
-        "surrogates as player": lambda: {"\ud800": 1.0},
-        "a sum too large": lambda: {"": 1e9, "x": 1e9},
-        "own dict": lambda: OwnDict({"": 1.0}),
-    },
-    "stop_reason": {
-        "no reason": lambda: "boredom",
-        "budget": lambda: "budget",
-        "error": lambda: "error",
-        "deadline": lambda: "deadline",
-        "terminated": lambda: "terminated",
-        "context_overflow": lambda: "context_overflow",
-        "a list": list,
-        "own text": lambda: OwnStr("budget"),
-    },
-    "tools": {
-        "ints": lambda: [1, 2],
-        "text": lambda: "search",
-        "own list": lambda: OwnList([{}]),
-        "a shy one": lambda: [Shy()],
-    },
-    "metrics": {"text": lambda: "abc", "NaN": lambda: {"a": float("nan"), "b": "x", "c": None, "d": [1]}, "shy": Shy},
-    "max_turns": {"text": lambda: "5", "negative": lambda: -1, "NaN": lambda: float("nan"), "own int": lambda: OwnInt(3)},
+    "rewards": returning([1], None, *GHOSTS, OwnDict({"": 1.0})),
+    "stop_reason": returning(*REASONS, [], OwnStr("budget")),
+    "tools": {**returning([1, 2], "search", OwnList([{}])), "shy": lambda: [Shy()]},
+    "metrics": returning("abc", {"a": NAN, "b": "x", "c": None, "d": [1]}, Shy()),
+    "max_turns": returning("5", -1, NAN, OwnInt(3)),
     "opening": {
-        "an int": lambda: 5,
-        "no dicts": lambda: [1],
-        "no role": lambda: [{"content": "x"}],
-        "a wrong role": lambda: [{"role": "god", "content": "x"}],
-        "no text": lambda: [{"role": "system", "content": b"x"}],
-        "surrogates": lambda: [{"role": "system", "content": "\ud800"}],
+        **returning(5, [1], *([message] for message in OPENINGS), [{"role": "system", "content": "\ud800"}]),
         "endless": endless,
     },
-    "role": {"an int": lambda: 5, "own text": lambda: OwnStr("tool")},
+    "role": returning(5, OwnStr("tool")),
 }
 
 
@@ -488,26 +440,16 @@ class _Aliasing(Innocent):
 
 
 RESETS: dict[str, Callable[[], Any]] = {
-    "None": lambda: None,
-    "text": lambda: "ab",
-    "three": lambda: ("go", {}, 1),
-    "no info": lambda: ("go", None),
+    **returning(None, "ab", ("go", {}, 1), ("go", None), Shy(), ("go", {})),
     "a generator": lambda: iter(("go", {})),
     "endless": lambda: itertools.repeat("go"),
-    "shy": Shy,
-    "no begin": lambda: ("go", {}),
     "own info": lambda: ("go", OwnDict()),
     "endless info": lambda: ("go", endless()),
 }
 STEPS: dict[str, Callable[[], Any]] = {
-    "None": lambda: None,
-    "four": lambda: ("done", 1.0, True, False),
-    "six": lambda: ("done", 1.0, True, False, {}, 1),
+    **returning(None, ("done", 1.0, True, False), ("done", 1.0, True, False, {}, 1), "abcde", Shy(), asyncio.sleep),
     "a generator": lambda: iter(("done", 1.0, True, False, {})),
     "endless": lambda: itertools.repeat("done"),
-    "text": lambda: "abcde",
-    "shy": Shy,
-    "a coroutine": lambda: asyncio.sleep,
 }
 
 
@@ -578,58 +520,38 @@ def innocent_task(seed: int) -> Task:
 
 # ----------------------------------------------------------------------------------------------------------- policies
 
-USAGES: dict[str, Callable[[], Any]] = {
-    "dollars NaN": lambda: Usage(dollars=float("nan")),
-    "dollars infinite": lambda: Usage(dollars=float("inf")),
-    "dollars negative": lambda: Usage(dollars=-1.0),
-    "dollars as text": lambda: Usage(dollars="5"),  # type: ignore[arg-type]
-    "dollars own": lambda: Usage(dollars=OwnFloat(1.0)),
-    "dollars None": lambda: Usage(dollars=None),  # type: ignore[arg-type]
-    "prompt tokens negative": lambda: Usage(prompt_tokens=-5),
-    "prompt tokens 10**30": lambda: Usage(prompt_tokens=10**30),
-    "completion tokens 0.5": lambda: Usage(completion_tokens=0.5),  # type: ignore[arg-type]
-    "completion tokens own": lambda: Usage(completion_tokens=OwnInt(5)),
-    "retries of text": lambda: Usage(retries={"x": "y"}),  # type: ignore[dict-item]
-    "retries of ints": lambda: Usage(retries={5: 1}),  # type: ignore[dict-item]
-    "retries a list": lambda: Usage(retries=[5]),  # type: ignore[arg-type]
-    "retries own": lambda: Usage(retries=OwnDict(x=1)),
-    "retries endless": lambda: Usage(retries=endless()),
-    "an int": lambda: 5,
-    "shy": Shy,
-}
-TOKENS: dict[str, Callable[[], Any]] = {
-    "an int": lambda: 5,
-    "lists": lambda: Tokens([1], [2], [-0.5]),  # type: ignore[arg-type]
-    "text": lambda: Tokens("a", "b", "c"),  # type: ignore[arg-type]
-    "version of text": lambda: Tokens(ints([1]), ints([2]), floats([0.0]), version="new"),  # type: ignore[arg-type]
-    "updates of text": lambda: Tokens(ints([1]), ints([2]), floats([0.0]), updates=((0, "x"),)),  # type: ignore[arg-type]
-    "NaN": lambda: Tokens(ints([1]), ints([2]), floats([float("nan")])),
-}
+USAGES: list[Any] = [
+    *(Usage(dollars=dollars) for dollars in (NAN, INFINITY, -1.0, "5", OwnFloat(1.0), None)),  # type: ignore[arg-type]
+    *(Usage(prompt_tokens=-5), Usage(prompt_tokens=10**30)),
+    *(Usage(completion_tokens=tokens) for tokens in (0.5, OwnInt(5))),  # type: ignore[arg-type]
+    *(Usage(retries=retries) for retries in ({"x": "y"}, {5: 1}, [5], OwnDict(x=1), endless())),  # type: ignore[arg-type]
+    *(5, Shy()),
+]
+TOKENS: list[Any] = [
+    5,
+    Tokens([1], [2], [-0.5]),  # type: ignore[arg-type]
+    Tokens("a", "b", "c"),  # type: ignore[arg-type]
+    Tokens(ints([1]), ints([2]), floats([0.0]), version="new"),  # type: ignore[arg-type]
+    Tokens(ints([1]), ints([2]), floats([0.0]), updates=((0, "x"),)),  # type: ignore[arg-type]
+    Tokens(ints([1]), ints([2]), floats([NAN])),
+]
+FINISHES: list[Any] = ["boredom", [], OwnStr("stop"), "stop"]
 ACTS: dict[str, Callable[[], Any]] = {
     **{f"text {name}": make for name, make in NOT_TEXT.items()},
     **{f"text of a completion {name}": lambda make=make: Completion(make()) for name, make in NOT_TEXT.items()},  # type: ignore[misc]
     **{f"reasoning {name}": lambda make=make: Completion("act", reasoning=make()) for name, make in NOT_TEXT.items()},  # type: ignore[misc]
-    **{f"usage: {name}": lambda make=make: Completion("act", usage=make()) for name, make in USAGES.items()},  # type: ignore[misc]
-    **{f"tokens: {name}": lambda make=make: Completion("act", tokens=make()) for name, make in TOKENS.items()},  # type: ignore[misc]
-    **{f"notes: {name}": lambda make=make: Completion("act", notes=(make(),)) for name, make in TOKENS.items()},  # type: ignore[misc]
-    "finish boredom": lambda: Completion("act", finish="boredom"),  # type: ignore[arg-type]
-    "finish a list": lambda: Completion("act", finish=[]),  # type: ignore[arg-type]
-    "finish own": lambda: Completion("act", finish=OwnStr("stop")),  # type: ignore[arg-type]
-    "finish as text": lambda: Completion("act", finish="stop"),  # type: ignore[arg-type]
+    **{f"usage {number}": partial(Completion, "act", usage=usage) for number, usage in enumerate(USAGES)},
+    **{f"tokens {number}": partial(Completion, "act", tokens=tokens) for number, tokens in enumerate(TOKENS)},
+    **{f"notes {number}": partial(Completion, "act", notes=(tokens,)) for number, tokens in enumerate(TOKENS)},
+    **{f"finish {number}": partial(Completion, "act", finish=finish) for number, finish in enumerate(FINISHES)},
     "notes a list": lambda: Completion("act", notes=[5]),  # type: ignore[arg-type]
     "empty": lambda: Completion("", finish=Finish.EMPTY),
 }
-PLAYED: dict[str, Callable[[], Any]] = {
-    "an int": lambda: 5,
-    "an empty tuple": tuple,
-    "shy": Shy,
-    "segments 5": lambda: PlayedRecord(5),  # type: ignore[arg-type]
-    "segments of ints": lambda: PlayedRecord((5,)),  # type: ignore[arg-type]
-    "a wrong segment": lambda: PlayedRecord((Segment("a", (Span(0, 1, "x"),), [1.0]),)),  # type: ignore[arg-type]
-    "a wrong agent": lambda: PlayedRecord((), 5),  # type: ignore[arg-type]
-    "a wrong record": lambda: PlayedRecord((), AgentRecord(links={"x": "y"})),  # type: ignore[dict-item]
-    "nothing recorded": PlayedRecord,
-}
+PLAYED: list[Any] = [
+    *(5, (), Shy(), PlayedRecord()),
+    *(PlayedRecord(segments) for segments in (5, (5,), (Segment("a", (Span(0, 1, "x"),), [1.0]),))),  # type: ignore[arg-type]
+    *(PlayedRecord((), agent) for agent in (5, AgentRecord(links={"x": "y"}))),  # type: ignore[arg-type, dict-item]
+]
 
 
 class _Policy:
@@ -687,7 +609,10 @@ POLICIES: dict[str, Callable[[], Any]] = {
     **{f"act: {name}": partial(_Policy, _then(lambda: "act", do)) for name, do in LOOP.items()},
     **{f"end_episode: {name}": partial(_Policy, end=_then(lambda: None, do)) for name, do in LOOP.items()},
     **{f"act returns {name}": partial(_Policy, _then(make)) for name, make in ACTS.items()},
-    **{f"end_episode returns {name}": partial(_Policy, end=_then(make)) for name, make in PLAYED.items()},
+    **{
+        f"end_episode returns {number}": partial(_Policy, end=_then(lambda record=record: record))
+        for number, record in enumerate(PLAYED)
+    },
     "meddles with the conversation": lambda: _Policy(_meddle),
     "replaces the messages": lambda: _Policy(_replace_messages),
 }

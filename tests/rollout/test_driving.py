@@ -115,7 +115,9 @@ def test_each_episode_is_accounted_for_and_the_loop_closes(name: str, monkeypatc
 
     async def play() -> list[Trajectory]:
         options = RolloutOptions(deadline=0.3, retries=0)
-        return [trajectory async for trajectory in recorded(tmp_path, tasks(), lambda text: "act", options)]
+        trajectories = [trajectory async for trajectory in recorded(tmp_path, tasks(), lambda text: "act", options)]
+        assert current().cancelling() == 0, "what an episode cancels is no cancellation of the consumer"
+        return trajectories
 
     played = sorted(asyncio.run(play()), key=lambda trajectory: trajectory.group)
     assert [trajectory.stop for trajectory in played] == [StopReason.TERMINATED, stop] * 4

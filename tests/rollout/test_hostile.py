@@ -73,23 +73,15 @@ async def all_of(stream: Any) -> list[Trajectory]:
 
 
 @pytest.mark.parametrize("kind", sampled(KINDS), ids=str)
-def test_a_rollout_accounts_for_every_episode(kind: tuple[str, str]) -> None:
-    tasks, policy = parts(kind)
-    began = monotonic()
-    played = asyncio.run(all_of(palestra.rollout(tasks, policy, deadline=0.5, retries=0)))
-    assert monotonic() - began < LATEST
-    assert_nothing_else_is_touched(played, kind)
-
-
-@pytest.mark.parametrize("kind", sampled(KINDS), ids=str)
 def test_a_recorded_rollout_can_be_read_and_resumed(kind: tuple[str, str], tmp_path: Path) -> None:
-    options = RolloutOptions(deadline=0.5, retries=0)
+    options, began = RolloutOptions(deadline=0.5, retries=0), monotonic()
     for _ in range(2):  # the second run plays the failed episodes again
         tasks, policy = parts(kind)
         asyncio.run(all_of(recorded(tmp_path, tasks, policy, options, name="hostile")))
         findings = audit(tmp_path)
         assert (findings.sound, findings.ledger.issued, findings.ledger.open) == (True, 6, 0)
         assert_nothing_else_is_touched(list(read_trajectories(tmp_path / "trajectories.jsonl")), kind)
+    assert monotonic() - began < 2 * LATEST
 
 
 @pytest.mark.parametrize("kind", sampled(KINDS), ids=str)

@@ -1,22 +1,19 @@
 """The numbers the spine must show: faults, determinism, and ten thousand episodes at once."""
 
-import asyncio
 import os
-import resource
 import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from palestra import AsyncEnv, Step, StopReason, Task, Trajectory, rollout
+from palestra import StopReason, Task, Trajectory
 from palestra.errors import Boundary
 from palestra.registry import register, unregister
 from palestra.rollout import collect
-from palestra.trajectory import Content, Phase
+from palestra.trajectory import Phase
 from tests.leftovers import alive, nothing_left
 from tests.rollout.faulty import FAULTS, CountCloses, Faulty, fault_of
 
@@ -101,33 +98,3 @@ def test_a_thousand_trajectories_are_the_same_at_any_concurrency_and_hash_seed()
     digests = [line for process in processes for line in process.communicate()[0].split()]
     assert len(digests) == 6
     assert len(set(digests)) == 1
-
-
-class Awaiting(AsyncEnv):
-    """Two turns of waiting, no work."""
-
-    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
-        await super().reset(seed=seed, task=task)
-        self.turn = 0
-        return "go", {}
-
-    async def step(self, action: str) -> Step:
-        self.turn += 1
-        await asyncio.sleep(1.0)
-        return Step("on", 1.0, self.turn == 2, False, {})
-
-
-@pytest.mark.slow
-def test_ten_thousand_episodes_at_once_in_one_process() -> None:
-    async def play() -> int:
-        return sum([t.reward == 2.0 async for t in rollout(Awaiting, lambda text: "x", n=10_000, concurrency=10_000)])
-
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    began = time.perf_counter()
-    with nothing_left():
-        assert asyncio.run(play()) == 10_000
-    seconds = time.perf_counter() - began
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"{seconds:.1f} s, {grown:.0f} MB")
-    assert seconds < 300, "one after another it would take 20,000 s"
-    assert grown < 400, "40 kB an episode"

@@ -61,14 +61,6 @@ def test_what_holds_the_loop_is_named_while_it_holds_it(seed: int, policy: Any, 
     assert played.reward == 1.0
 
 
-def test_a_thread_that_runs_nothing_but_the_standard_library_is_named_by_its_innermost_line() -> None:
-    waiting = threading.Event()
-    thread = threading.Thread(target=waiting.wait)
-    thread.start()
-    assert re.fullmatch(r".*threading\.py:\d+", watchdog._where(thread.ident or 0))
-    waiting.set()
-    thread.join()
-    assert watchdog._where(0) == "an unknown line"
 
 
 @pytest.mark.usefixtures("watchful")

@@ -45,3 +45,7 @@ def test_the_boundary_of_an_exception_that_states_one_is_kept() -> None:
     assert Failure.of(InfrastructureError("gone"), Phase.STEP).boundary is Boundary.INFRASTRUCTURE
     assert Failure.of(ValueError("x"), Phase.ACT).boundary is Boundary.POLICY
     assert Failure.of(TextWithMethods(), Phase.STEP).message == "said"
+
+
+def test_a_message_is_cut_at_4000_characters() -> None:
+    assert [len(Failure.of(ValueError("x" * length), Phase.STEP).message) for length in (4000, 4001)] == [4000, 4000]

@@ -154,3 +154,10 @@ def test_an_episode_that_cannot_be_kept_at_all_is_still_accounted_for() -> None:
     assert (written.seed, written.group, written.member, written.seconds) == (1, 2, 3, 4.0)
     with pytest.raises(SchemaError, match="cannot be written"):
         line_of(Trajectory(wrong, StopReason.TERMINATED))
+
+
+@pytest.mark.parametrize(
+    ("reward", "stop"), [(1e9, StopReason.TERMINATED), (-1e9, StopReason.TERMINATED), (1e9 + 0.5, StopReason.ERROR)]
+)
+def test_a_reward_is_at_most_a_billion(reward: float, stop: StopReason) -> None:
+    assert line_of(Trajectory(Task("e"), StopReason.TERMINATED, (Turn("o", Completion("a"), reward),)))[1].stop is stop
