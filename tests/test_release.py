@@ -1,13 +1,9 @@
 """The version from tags, and what the workflow of a release may do."""
 
-import json
 import re
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
-import yaml
 
 ROOT = Path(__file__).parents[1]
 
@@ -38,7 +34,3 @@ def test_the_version_is_the_tag_and_a_source_without_tags_builds(tmp_path: Path)
     assert re.fullmatch(r"1\.2\.4\.dev1\+g[0-9a-f]{7,}", version(tmp_path))
     git(tmp_path, "tag", "v2.0.0rc1")
     assert version(tmp_path) == "2.0.0rc1"
-
-
-
-

@@ -1,6 +1,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from statistics import NormalDist
 
 import numpy as np
@@ -235,11 +236,11 @@ def test_repeats_of_a_task_are_averaged() -> None:
         (lambda: mean_interval([]), "no episode finished"),
         (lambda: mean_interval(scores([[2.0], [0.0]])), "do not fit the bounds"),
         *(
-            (lambda level=level: mean_interval(scores([[0.0], [1.0]]), level=level), "level must lie between 0 and 1")
+            (partial(mean_interval, scores([[0.0], [1.0]]), level=level), "level must lie between 0 and 1")
             for level in (0.0, 1.0, -0.5, 95.0)
         ),
         *(
-            (lambda share=share, counts=counts: share(*counts), ".")
+            (partial(share, *counts), ".")
             for share in (pass_at_k, pass_all_k)
             for counts in ((4, 2, 5), (4, 2, 0), (4, 5, 1), (4, -1, 1))
         ),

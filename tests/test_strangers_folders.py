@@ -71,8 +71,11 @@ def digests(folder: Path) -> list[str]:
     return sorted(one.digest() for one in read_trajectories(folder / "trajectories.jsonl"))
 
 
-SAMPLED = {(name, kind) for name in ("trajectories.jsonl", "report.json", "spending.log", ".lock")
-           for kind in ("link to a file", "hard link", "pipe")}
+SAMPLED = {
+    (name, kind)
+    for name in ("trajectories.jsonl", "report.json", "spending.log", ".lock")
+    for kind in ("link to a file", "hard link", "pipe")
+}
 
 
 @pytest.mark.parametrize(

@@ -299,13 +299,17 @@ def multiplied() -> list[Any]:
 STEP = {"observation": "done", "reward": 1.0, "terminated": True, "truncated": False, "info": {"success": True}}
 
 
+def same(value: Any) -> Any:
+    return value
+
+
 def returning(*values: Any) -> dict[str, Callable[[], Any]]:
     """A name for each value → what returns the value."""
     named = {}
     for value in values:
         strange = type(value).__module__ == __name__  # its own ``repr`` may raise
         name = type(value).__name__ if strange else f"{type(value).__name__} {reprlib.repr(value)}"
-        named[name] = partial(lambda value: value, value)
+        named[name] = partial(same, value)
     return named
 
 
@@ -610,7 +614,7 @@ POLICIES: dict[str, Callable[[], Any]] = {
     **{f"end_episode: {name}": partial(_Policy, end=_then(lambda: None, do)) for name, do in LOOP.items()},
     **{f"act returns {name}": partial(_Policy, _then(make)) for name, make in ACTS.items()},
     **{
-        f"end_episode returns {number}": partial(_Policy, end=_then(lambda record=record: record))
+        f"end_episode returns {number}": partial(_Policy, end=_then(partial(same, record)))
         for number, record in enumerate(PLAYED)
     },
     "meddles with the conversation": lambda: _Policy(_meddle),

@@ -93,7 +93,7 @@ def test_a_vector_checks_resets() -> None:
 # what a record keeps
 
 
-def refuse(*_: object) -> Any:
+def refuse(*_: object, **__: object) -> Any:
     raise RuntimeError("mine")
 
 

@@ -1,7 +1,6 @@
 """Code that holds the event loop is named, and Ctrl-C ends it."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -59,8 +58,6 @@ def test_what_holds_the_loop_is_named_while_it_holds_it(seed: int, policy: Any, 
     with nothing_left(), pytest.warns(EventLoopBlocked, match=message):
         (played,) = palestra.collect([Task(f"{__name__}:Holding", seed)], policy)
     assert played.reward == 1.0
-
-
 
 
 @pytest.mark.usefixtures("watchful")
