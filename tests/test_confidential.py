@@ -177,9 +177,18 @@ def test_no_planted_secret_survives(secret: str, plant: Callable[[str], str], da
         assert secret[-8:] not in part
 
 
-UNITS = ("a.", "key", "?key", "?keykey", "x-", "x-key", "://", "://a", "@", "eyj-", "eyjaaaaaaaa.", "sk-")
+UNITS: tuple[str, ...] = ("a.", "key", "?key", "?keykey", "x-", "x-key", "://", "://a", "@", "eyj-", "eyjaaaaaaaa.", "sk-")
 UNITS += ("bearer ", "cookie ", "&", "api-key=")
-NAMED_UNITS = ("password=", "password: ", "secret'", "token:1", "A_KEY", "KEY=", "-----BEGIN PRIVATE KEY-----", "-----BEGIN ")
+NAMED_UNITS: tuple[str, ...] = (
+    "password=",
+    "password: ",
+    "secret'",
+    "token:1",
+    "A_KEY",
+    "KEY=",
+    "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN ",
+)
 NAMED_UNITS += ("-----END ", "authorization: a ", "proxy-", "cookie: a=", "SG.aaaaaaaaaa", "SG.", "gl", "#key=")
 
 

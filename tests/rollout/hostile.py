@@ -222,7 +222,15 @@ async def block_forty_ms() -> None:
     time.sleep(0.04)  # noqa: ASYNC251 - it blocks the event loop on purpose
 
 
-_DONE = (cancel_itself, cancel_itself_and_answer, cancel_itself_later, cancel_all, uncancel, swallow, swallow_in_children)
+_DONE: tuple[Callable[[], Awaitable[None]], ...] = (
+    cancel_itself,
+    cancel_itself_and_answer,
+    cancel_itself_later,
+    cancel_all,
+    uncancel,
+    swallow,
+    swallow_in_children,
+)
 _DONE += (
     swallow_in_a_group,
     shield,
@@ -305,7 +313,7 @@ def same(value: Any) -> Any:
 
 def returning(*values: Any) -> dict[str, Callable[[], Any]]:
     """A name for each value → what returns the value."""
-    named = {}
+    named: dict[str, Callable[[], Any]] = {}
     for value in values:
         strange = type(value).__module__ == __name__  # its own ``repr`` may raise
         name = type(value).__name__ if strange else f"{type(value).__name__} {reprlib.repr(value)}"

@@ -35,7 +35,7 @@ class Sulking:
         raise ZeroDivisionError("no")
 
 
-ENDLESS = (endless(), nested(5000), {"list": [endless()]}, {Sulking(): object()})
+ENDLESS: tuple[Any, ...] = (endless(), nested(5000), {"list": [endless()]}, {Sulking(): object()})
 
 
 def bad_turn(**fields: Any) -> Trajectory:
