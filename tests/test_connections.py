@@ -5,7 +5,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from palestra.connections import Connections, Slices
+import palestra.connections
+from palestra.connections import LARGEST_SLICE, QUICK_SECONDS, SLICE, Connections, Slices
 
 
 async def test_one_session_serves_all_tasks_of_a_loop_and_a_closed_one_is_replaced() -> None:
@@ -76,3 +77,24 @@ async def test_a_connection_that_its_handler_closes_is_handed_nothing_more() -> 
 
     await handed_on(Slices(wire, refuse, lambda: True))
     assert len(received) == 1
+
+
+async def test_slices_grow_while_they_take_no_time_and_are_small_again_after_a_slow_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, taken = 0.0, [0.0, 0.0, 0.0, 2 * QUICK_SECONDS, 0.0, 0.0]
+    sizes = list[int]()
+
+    def handle(data: bytes) -> None:
+        nonlocal now
+        sizes.append(len(data))
+        now += taken[len(sizes) - 1]
+
+    monkeypatch.setattr(palestra.connections, "perf_counter", lambda: now)
+    expected = [SLICE, 2 * SLICE, LARGEST_SLICE, LARGEST_SLICE, SLICE, 2 * SLICE]
+    slices = Slices(Wire(), handle, lambda: True)
+    slices.receive(b"x" * sum(expected))
+    async with asyncio.timeout(10):
+        while slices.waiting:
+            await asyncio.sleep(0)
+    assert sizes == expected

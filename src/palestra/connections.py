@@ -18,7 +18,11 @@ from palestra.errors import UsageError
 __all__ = ["Connections", "Slices", "bind", "free_port"]
 
 SLICE = 2048
-"""Bytes of a slice."""
+"""Bytes of the first slice, and of the next one after a slice that took long."""
+LARGEST_SLICE = 8192
+"""Slices grow up to this size while they take no time, as those of a body in one piece do."""
+QUICK_SECONDS = 0.0002
+"""A slice that took less than this may be followed by one of twice its size."""
 SHORT = 512
 """Bytes that are handed on at once: a typical call."""
 TURN_SECONDS = 0.0005
@@ -121,6 +125,7 @@ class Slices:
         self._reading = reading
         self._ready = ready
         self._rest = bytearray()
+        self._size = SLICE
         self._in_turn = False
         self._closed = False
 
@@ -155,10 +160,12 @@ class Slices:
         """Hand on slices for a turn. Return whether more can be handed on."""
         if self._transport.is_closing():
             self.close()
-        until = perf_counter() + TURN_SECONDS
-        while self._rest and self._ready() and perf_counter() < until:
-            part = bytes(self._rest[:SLICE])
-            del self._rest[:SLICE]
+        now = perf_counter()
+        until = now + TURN_SECONDS
+        while self._rest and self._ready() and now < until:
+            began = now
+            part = bytes(self._rest[: self._size])
+            del self._rest[: self._size]
             try:
                 self._handle(part)
             except BaseException:  # as asyncio does when a protocol fails
@@ -167,6 +174,8 @@ class Slices:
                 raise
             if self._transport.is_closing():  # the handler has refused what it was given
                 self.close()
+            now = perf_counter()
+            self._size = min(2 * self._size, LARGEST_SLICE) if now - began < QUICK_SECONDS else SLICE
         self._in_turn = bool(self._rest) and self._ready()
         if not self._rest and not self._closed and self._reading():
             self._transport.resume_reading()
