@@ -745,13 +745,18 @@ class GateRecording(Recording):
         tests = {test for line in range(fault.line, last + 1) for test in own.get(line, [])}
         if not tests or _runs_at_import(source, fault.line):
             tests = {test for reached in own.values() for test in reached} or set(self.seconds)
-        room = Path(fault.path).relative_to("src/palestra").parent
-        module, folder = f"test_{Path(fault.path).stem}.", (Path("tests") / room).as_posix()
+        module, room = f"test_{Path(fault.path).stem}.", ("tests", *Path(fault.path).relative_to("src/palestra").parent.parts)
+
+        def distance(test: str) -> int:
+            """How far above the room's own folder of tests the test is, such as 1 in tests/sandbox for sandbox/inside."""
+            parts = Path(_file_of(test)).parent.parts
+            return next(up for up in range(len(room)) if parts[: len(room) - up] == room[: len(room) - up])
+
         return self.within(
             STAGES[stage],
             sorted(
                 (test for test in tests if self.stages[test] == stage),
-                key=lambda test: (module not in test, not test.startswith(folder), self.seconds[test], test),
+                key=lambda test: (module not in test, distance(test), self.seconds[test], test),
             ),
         )
 
