@@ -13,13 +13,13 @@ from unittest.mock import patch
 
 from rows import Row, finish
 
-from palestra.envs.babyai.agentgym import AgentGymBabyAI
-from palestra.envs.craft.minecraft import minecraft_book, recipe_files
-from palestra.envs.craft.planning import plan
-from palestra.envs.science.gold import shipped_paths
-from palestra.envs.science.panels import agentgym
-from palestra.envs.science.tasks import AGENTGYM, Game, games_of
 from palestra.trajectory import Task
+from palestra.worlds.babyai.agentgym import AgentGymBabyAI
+from palestra.worlds.craft.minecraft import minecraft_book, recipe_files
+from palestra.worlds.craft.planning import plan
+from palestra.worlds.science.gold import shipped_paths
+from palestra.worlds.science.panels import agentgym
+from palestra.worlds.science.tasks import AGENTGYM, Game, games_of
 
 ID = "babyai:panel-agentgym"
 TASKS = 90
@@ -110,9 +110,9 @@ def gold_paths() -> list[Row]:
 
 def search(tasks: int) -> list[Row]:
     """Scores of a player that reads the right document and tries every name in it."""
-    from tests.envs.deepsearch.episodes import SMALL, guessed
+    from tests.worlds.deepsearch.episodes import SMALL, guessed
 
-    from palestra.envs.deepsearch import DeepSearch
+    from palestra.worlds.deepsearch import DeepSearch
 
     async def mean(retry: bool) -> float:
         env = DeepSearch(hops=2, retry=retry, documents=SMALL)

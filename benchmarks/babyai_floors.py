@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from rows import Row, finish
 
-from palestra.envs.babyai.env import BabyAI
-from palestra.envs.babyai.levels import FLOORS, LEVELS
-from palestra.statistics import Score, mean_interval
+from palestra.foundation.statistics import Score, mean_interval
+from palestra.worlds.babyai.env import BabyAI
+from palestra.worlds.babyai.levels import FLOORS, LEVELS
 
 SOME = ("GoToLocal", "UnlockLocal")
 ON_THE_SPOT = ("turn left", "turn right", "drop", "toggle")

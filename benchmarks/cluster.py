@@ -33,8 +33,8 @@ from palestra.cluster import ClusterConfig, Dispatcher, Pool  # noqa: E402
 from palestra.cluster.rays import RayProvider, connect  # noqa: E402
 from palestra.cluster.simulation import CONSTANTS, Constants, simulate  # noqa: E402
 from palestra.cluster.worker import BATCH, Lease, Played, decode_batch  # noqa: E402
-from palestra.encoding import decode_msgpack, encode_msgpack  # noqa: E402
-from palestra.rollout import EpisodeKey, EpisodeRunner, RolloutOptions, episode_keys, rollout  # noqa: E402
+from palestra.foundation.encoding import decode_msgpack, encode_msgpack  # noqa: E402
+from palestra.rollouts import EpisodeKey, EpisodeRunner, RolloutOptions, episode_keys, rollout  # noqa: E402
 
 LEAST_SHARE = 0.8
 """The least share of a core that plain processes, as many as workers, must get for a rate to be compared with the plan, which

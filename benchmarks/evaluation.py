@@ -21,9 +21,9 @@ import numpy as np
 from rows import Row, finish, interleaved
 
 from palestra import Completion, StopReason, Task, Trajectory, Turn, collect
-from palestra.encoding import floats, ints
 from palestra.evaluation import evaluate
-from palestra.rollout import TrajectoryWriter
+from palestra.foundation.encoding import floats, ints
+from palestra.rollouts import TrajectoryWriter
 from palestra.trajectory import Segment, Span
 
 EPISODES = 4096

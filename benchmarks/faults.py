@@ -108,7 +108,7 @@ def nodes(quick: bool) -> list[Row]:
 def n1(quick: bool) -> list[Row]:
     from together import everything_at_once
 
-    from palestra.models import build_tiny
+    from palestra.inference.models import build_tiny
 
     rows = []
     ray = connect("local", num_cpus=4)

@@ -3,7 +3,7 @@
 import time
 
 from palestra.core import Step
-from palestra.envs.games.guess_the_number import GuessTheNumber
+from palestra.suite.games.guess_the_number import GuessTheNumber
 
 
 class Fragile(GuessTheNumber):

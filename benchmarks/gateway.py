@@ -33,7 +33,7 @@ from rows import Row, finish  # noqa: E402
 from palestra.agents import CallRole, Gateway, GatewayLimits, OpenEpisode, Recording  # noqa: E402
 from palestra.agents.server import served  # noqa: E402
 from palestra.core import EngineSession, Generation, Sampling  # noqa: E402
-from palestra.encoding import Ints, floats, ints  # noqa: E402
+from palestra.foundation.encoding import Ints, floats, ints  # noqa: E402
 from palestra.testing.scripted import ByteRenderer  # noqa: E402
 from palestra.trajectory import Finish, Tokens  # noqa: E402
 

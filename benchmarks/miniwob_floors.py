@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from rows import Row, finish
 
-from palestra.envs.web.miniwob.env import MiniWob
-from palestra.envs.web.miniwob.floors import Floor, floor_of
-from palestra.envs.web.miniwob.tasks import TASKS
+from palestra.worlds.web.miniwob.env import MiniWob
+from palestra.worlds.web.miniwob.floors import Floor, floor_of
+from palestra.worlds.web.miniwob.tasks import TASKS
 
 SOME = ("click-test", "click-test-2", "click-dialog")
 CHOSEN, MEASURED = 5, 20

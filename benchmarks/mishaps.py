@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from rows import Row
 
 from palestra.adapters import Guarded
+from palestra.foundation.seeding import derive
 from palestra.registry import make
-from palestra.seeding import derive
 from palestra.trajectory import Task
 
 __all__ = ["Hostile", "Played", "mishap_rows", "mishaps"]

@@ -31,8 +31,8 @@ from terminal_training import RECIPE as TERMINAL
 from palestra.evaluation import Score, compare
 from palestra.evaluation.learnability import Probe, ProbeAim
 from palestra.evaluation.probing import probe_async
-from palestra.models import find_model
-from palestra.seeding import derive_seed
+from palestra.foundation.seeding import derive_seed
+from palestra.inference.models import find_model
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
 from palestra.training.parts import register_variants

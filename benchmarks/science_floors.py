@@ -9,10 +9,10 @@ from collections import Counter
 from rows import Row
 
 from palestra.adapters import Guarded
-from palestra.envs.science.gold import shipped_paths
-from palestra.envs.science.tasks import FLOORS
 from palestra.registry import make
 from palestra.trajectory import Task
+from palestra.worlds.science.gold import shipped_paths
+from palestra.worlds.science.tasks import FLOORS
 
 __all__ = ["floor_rows"]
 

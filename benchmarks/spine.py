@@ -29,9 +29,9 @@ from rows import Row, finish, interleaved, stay_on_one_core
 import palestra
 from palestra import Completion, Conversation
 from palestra.core import Env
-from palestra.envs.games.guess_the_number import GuessTheNumber
-from palestra.envs.games.sudoku import Sudoku
-from palestra.rollout import make_vec
+from palestra.rollouts import make_vec
+from palestra.suite.games.guess_the_number import GuessTheNumber
+from palestra.suite.games.sudoku import Sudoku
 
 GAME = "game:GuessTheNumber-v0-easy"
 TURNS = 8

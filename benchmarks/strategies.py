@@ -25,6 +25,8 @@ from rows import Row, finish
 
 from palestra.core import Conversation, Policy, Sampling
 from palestra.evaluation import Score, compare, evaluate_async, mean_interval, read_episodes, task_scores
+from palestra.foundation.seeding import derive
+from palestra.foundation.statistics import Estimate, score_bounds
 from palestra.policies import RandomPolicy
 from palestra.policies.choosing import BestOf
 from palestra.policies.history import FullHistory, History, Summary
@@ -33,9 +35,7 @@ from palestra.policies.sampled import SampledPolicy
 from palestra.policies.searching import FORKS, TreeSearch
 from palestra.policies.strategy import named_strategy
 from palestra.policies.thinking import Plan, ReAct
-from palestra.rollout import collect
-from palestra.seeding import derive
-from palestra.statistics import Estimate, score_bounds
+from palestra.rollouts import collect
 from palestra.trajectory import Completion, text_of
 
 ENVS = ("Sudoku", "Sokoban", "GuessTheNumber", "TowerofHanoi", "FifteenPuzzle")
@@ -96,8 +96,8 @@ def taught(folder: Path, lessons_of: dict[str, int], envs: Sequence[str], epochs
     import torch
     import transformers
 
-    from palestra.models import build_tiny
-    from palestra.rendering import renderer_for
+    from palestra.inference.models import build_tiny
+    from palestra.inference.rendering import renderer_for
     from palestra.training.imitation import TaughtPolicy, imitate
     from palestra.training.learner.learner import Learner, LearnerConfig
     from palestra.training.learner.loading import load_model
@@ -146,8 +146,8 @@ def arms(folder: Path) -> list[Arm]:
     import torch
     import transformers
 
-    from palestra.engines.hf import HFEngine
-    from palestra.rendering import renderer_for
+    from palestra.inference.engines.hf import HFEngine
+    from palestra.inference.rendering import renderer_for
 
     torch.set_num_threads(1)
     words = transformers.AutoTokenizer.from_pretrained(folder)

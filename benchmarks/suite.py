@@ -23,8 +23,8 @@ from typing import IO, NamedTuple
 from rows import Row, finish, stay_on_one_core
 
 from palestra.core import Env
-from palestra.envs.games.words import common_words, rare_words
 from palestra.registry import spec
+from palestra.suite.games.words import common_words, rare_words
 
 PEERS = Path(__file__).parent / "peers"
 GAMES = (

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rows import Row
-from tests.envs.many_actions import Player, many_actions, random_player
+from tests.suite.many_actions import Player, many_actions, random_player
 
 __all__ = ["survival_rows"]
 

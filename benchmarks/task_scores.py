@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from palestra.evaluation import Score
-from palestra.rollout import rollout
+from palestra.rollouts import rollout
 from palestra.trajectory import Task
 
 

@@ -218,11 +218,11 @@ FAULTS: tuple[Callable[[Path, Path], None], ...] = (
 
 def exported(folder: Path, count: int) -> tuple[list[Path], set[int]]:
     """Write ``count`` tasks of all terminal families and levels. Every fourth has a fault, of the kinds in turn."""
-    from palestra.envs.harbor.export import export_task
-    from palestra.envs.terminal.env import Terminal
-    from palestra.envs.terminal.families import FAMILIES
-    from palestra.envs.terminal.scene import LEVELS
     from palestra.trajectory import Task
+    from palestra.worlds.harbor.export import export_task
+    from palestra.worlds.terminal.env import Terminal
+    from palestra.worlds.terminal.families import FAMILIES
+    from palestra.worlds.terminal.scene import LEVELS
 
     places, names = [], list(FAMILIES)
     for number in range(count):
@@ -236,7 +236,7 @@ def exported(folder: Path, count: int) -> tuple[list[Path], set[int]]:
 
 def harbor_rows(count: int, hacks: bool) -> list[Row]:
     """Check exported terminal tasks over the host's programs. The target is for 500 tasks, and its share for fewer."""
-    from palestra.envs.harbor.check import CheckSettings, check_tasks
+    from palestra.worlds.harbor.check import CheckSettings, check_tasks
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PALESTRA_HOME"] = f"{folder}/home"

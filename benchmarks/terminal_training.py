@@ -25,10 +25,9 @@ from rows import Row, cpu_minutes, finish
 from task_scores import play_tasks
 
 from palestra.core import Env, Step
-from palestra.envs.terminal.env import Terminal
 from palestra.evaluation import Score, compare
-from palestra.models import find_model
-from palestra.seeding import derive_seed
+from palestra.foundation.seeding import derive_seed
+from palestra.inference.models import find_model
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
 from palestra.training.recipe import load_recipe
@@ -36,6 +35,7 @@ from palestra.training.run import claimed
 from palestra.training.trainer import Trainer
 from palestra.training.warm_start import warm_start
 from palestra.trajectory import Task
+from palestra.worlds.terminal.env import Terminal
 
 ENV = "terminal_training:CountStatus"
 STATUSES = (200, 301, 404, 500, 503)

@@ -25,8 +25,8 @@ from palestra.cluster.config import ClusterConfig, Pool
 from palestra.cluster.dispatcher import Dispatcher
 from palestra.cluster.learner import LearnerActor, Learning, train_on_cluster
 from palestra.durable.ledger import Audit, Event, Ledger, State
-from palestra.encoding import floats
-from palestra.rollout import AnyPolicy, Book, Envs, RolloutFunction, RolloutOptions
+from palestra.foundation.encoding import floats
+from palestra.rollouts import AnyPolicy, Book, Envs, RolloutFunction, RolloutOptions
 from palestra.serve import EnvServer
 from palestra.serve.tokens import new_token
 from palestra.testing.faults import FaultProxy

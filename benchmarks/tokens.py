@@ -27,18 +27,18 @@ from fault_proxy import FaultProxy
 from rows import Row, finish, interleaved
 
 from palestra.core import Conversation, EngineSession, Sampling
-from palestra.encoding import Ints, ints
-from palestra.models import fetch_smollm2
+from palestra.foundation.encoding import Ints, ints
+from palestra.inference.models import fetch_smollm2
+from palestra.inference.rendering import renderer_for
 from palestra.policies.chat import ChatPolicy, Endpoint
 from palestra.policies.limits import Budget
 from palestra.policies.sampled import SampledPolicy
 from palestra.policies.shots import OracleShots
 from palestra.registry import make_async
-from palestra.rendering import renderer_for
-from palestra.rollout import rollout
-from palestra.segments import SegmentRecorder
+from palestra.rollouts import rollout
 from palestra.testing.scripted import ScriptedEngine
 from palestra.trajectory import Finish, Message, StopReason, Task, Trajectory
+from palestra.trajectory.segments import SegmentRecorder
 
 GAME = "game:GuessTheNumber-v0-easy"
 
@@ -79,7 +79,7 @@ def logprobs() -> list[Row]:
 def _differences(model: Any) -> Any:
     import torch
 
-    from palestra.engines.hf import HFEngine
+    from palestra.inference.engines.hf import HFEngine
 
     engine = HFEngine(model)
     policy = SampledPolicy(renderer_for(_tokenizer()), engine, Sampling(16), shots=OracleShots(1))
@@ -103,7 +103,7 @@ def _differences(model: Any) -> Any:
 def generate(rounds: int = 3, batch: int = 32, prompt: int = 64, new: int = 48) -> list[Row]:
     import torch
 
-    from palestra.engines.hf import HFEngine
+    from palestra.inference.engines.hf import HFEngine
 
     model = _model("float32")
     prompts = [ints(np.random.default_rng(number).integers(100, 40_000, prompt)) for number in range(batch)]
@@ -138,7 +138,7 @@ def generate(rounds: int = 3, batch: int = 32, prompt: int = 64, new: int = 48) 
 
 
 def reuse(rounds: int = 2, episodes: int = 16, turns: int = 8) -> list[Row]:
-    from palestra.engines import hf
+    from palestra.inference.engines import hf
 
     engine = hf.HFEngine(_model("float32"), batch=episodes)
     random = np.random.default_rng(0)

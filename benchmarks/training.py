@@ -37,12 +37,12 @@ from rows import Row, finish, interleaved
 import palestra
 from palestra.adapters import Wrapper
 from palestra.core import AsyncEnv, EngineSession, Sampling, Step
-from palestra.encoding import Ints, floats, ints
 from palestra.evaluation import compare, evaluate_async, read_episodes, success_scores
-from palestra.models import build_tiny, fetch_smollm2, find_model
+from palestra.foundation.encoding import Ints, floats, ints
+from palestra.foundation.seeding import derive
+from palestra.inference.models import build_tiny, fetch_smollm2, find_model
 from palestra.policies.sampled import SampledPolicy
 from palestra.registry import spec
-from palestra.seeding import derive
 from palestra.training.algorithms.loss import LossConfig
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig

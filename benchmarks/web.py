@@ -38,12 +38,12 @@ from rows import Row, finish
 from palestra.cluster.simulation import Constants, simulate
 from palestra.cluster.worlds import WORLDS, WorldCosts
 from palestra.core import AsyncEnv
-from palestra.envs.web import acting
-from palestra.envs.web.browsers import shared_browsers
-from palestra.envs.web.miniwob import env as miniwob
-from palestra.envs.web.sites.env import Errands
 from palestra.errors import InfrastructureError
 from palestra.sandbox.procfs import cpu_seconds, descendants_of
+from palestra.worlds.web import acting
+from palestra.worlds.web.browsers import shared_browsers
+from palestra.worlds.web.miniwob import env as miniwob
+from palestra.worlds.web.sites.env import Errands
 
 TOWNS = ("wiki", "shop", "forum", "tracker", "across")
 STEPS_PER_ROUND = 20
@@ -84,7 +84,7 @@ async def resets(names: tuple[str, ...], number: int) -> list[Row]:
         finally:
             await small.close()
         for name in names:
-            env = Errands(f"palestra.envs.web.sites.{name}.town:town", "easy", 30)
+            env = Errands(f"palestra.worlds.web.sites.{name}.town:town", "easy", 30)
             try:
                 rows.append(Row(f"reset of web:{name}-easy, CPU s", await reset_seconds(env, number), "<= 1.0"))
             finally:
@@ -240,7 +240,7 @@ def made(world: str) -> miniwob.MiniWob | Errands:
     """Return an environment of a world of ``palestra plan``."""
     if world == "miniwob":
         return miniwob.MiniWob("login-user")
-    return Errands("palestra.envs.web.sites.forum.town:town", template="like", max_turns=30)
+    return Errands("palestra.worlds.web.sites.forum.town:town", template="like", max_turns=30)
 
 
 async def played_by_oracle(env: miniwob.MiniWob | Errands, seed: int) -> tuple[float, float, int]:

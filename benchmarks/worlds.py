@@ -22,7 +22,7 @@ from rows import Row, finish
 from palestra.errors import MissingData, MissingExtra
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent))  # worlds share helpers with the tests: tests.envs
+sys.path.append(str(HERE.parent))  # worlds share helpers with the tests: tests.suite
 WORLDS = sorted(file.stem.removeprefix("worlds_") for file in HERE.glob("worlds_*.py"))
 
 

@@ -4,8 +4,8 @@ from time import process_time
 
 from rows import Row
 from survival import survival_rows
-from tests.envs.same_everywhere import BOTH, different_hashes
-from tests.envs.tool_worlds import frames, hostile_player, oracle_plays
+from tests.suite.same_everywhere import BOTH, different_hashes
+from tests.suite.tool_worlds import frames, hostile_player, oracle_plays
 
 from palestra import make
 

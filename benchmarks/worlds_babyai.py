@@ -5,14 +5,14 @@ from typing import Any
 
 from mishaps import mishap_rows
 from rows import Row, interleaved
-from tests.envs.same_everywhere import different_hashes
+from tests.suite.same_everywhere import different_hashes
 
 from palestra.adapters import Guarded
 from palestra.checking.hostile import SHORT
-from palestra.envs.babyai.env import BabyAI
-from palestra.envs.babyai.levels import LEVELS, minigrid_id
-from palestra.envs.babyai.world import World
-from palestra.seeding import derive
+from palestra.foundation.seeding import derive
+from palestra.worlds.babyai.env import BabyAI
+from palestra.worlds.babyai.levels import LEVELS, minigrid_id
+from palestra.worlds.babyai.world import World
 
 __all__ = ["rows"]
 

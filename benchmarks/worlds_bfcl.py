@@ -4,9 +4,9 @@ from time import process_time
 
 from rows import Row
 from survival import survival_rows
-from tests.envs.bfcl.differential import disagreements
-from tests.envs.same_everywhere import BOTH, EVERY_CASE, different_hashes
-from tests.envs.tool_worlds import hostile_player, oracle_plays
+from tests.suite.same_everywhere import BOTH, EVERY_CASE, different_hashes
+from tests.suite.tool_worlds import hostile_player, oracle_plays
+from tests.worlds.bfcl.differential import disagreements
 
 IDS = [f"tools:bfcl-{category}" for category in ("base", "miss-func", "miss-param", "long-context")]
 

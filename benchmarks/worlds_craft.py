@@ -5,8 +5,8 @@ from time import process_time
 
 from rows import Row
 from survival import survival_rows
-from tests.envs.many_actions import Player
-from tests.envs.same_everywhere import BOTH, EVERY_CASE, different_hashes
+from tests.suite.many_actions import Player
+from tests.suite.same_everywhere import BOTH, EVERY_CASE, different_hashes
 
 from palestra.checking.hostile import GROWING, SHORT
 from palestra.core import Env

@@ -5,9 +5,9 @@ from time import process_time
 
 from rows import Row
 from survival import survival_rows
-from tests.envs.desk.mutants import RULES, mutants
-from tests.envs.many_actions import Player
-from tests.envs.same_everywhere import EVERY_CASE, different_hashes
+from tests.suite.many_actions import Player
+from tests.suite.same_everywhere import EVERY_CASE, different_hashes
+from tests.worlds.desk.mutants import RULES, mutants
 
 from palestra.registry import make
 

@@ -6,16 +6,16 @@ from typing import Any
 from house_searcher import Searcher
 from mishaps import mishap_rows
 from rows import Row
-from tests.envs.same_everywhere import different_hashes
+from tests.suite.same_everywhere import different_hashes
 
 from palestra import make
 from palestra.adapters import Guarded
 from palestra.checking.hostile import SHORT
-from palestra.envs.house.commands import possible_commands
-from palestra.envs.house.env import Household
-from palestra.envs.house.goals import TASKS
-from palestra.seeding import derive
+from palestra.foundation.seeding import derive
 from palestra.trajectory import Task
+from palestra.worlds.house.commands import possible_commands
+from palestra.worlds.house.env import Household
+from palestra.worlds.house.goals import TASKS
 
 __all__ = ["rows"]
 

@@ -20,20 +20,20 @@ from typing import Any
 from mishaps import mishaps
 from rows import Row, interleaved
 from science_floors import floor_rows
-from tests.envs.same_everywhere import different_hashes
+from tests.suite.same_everywhere import different_hashes
 
 import palestra
 from palestra.adapters import Guarded
 from palestra.checking.hostile import GROWING, SHORT
 from palestra.core import Conversation
-from palestra.envs.science.gold import read_gold, shipped_paths
-from palestra.envs.science.jvm import JAVA_OPTIONS
-from palestra.envs.science.panels import every_task
-from palestra.envs.science.pool import MOST, SEATS, shared_pool
-from palestra.envs.science.tasks import TASKS, Game
+from palestra.foundation.statistics import Score, mean_interval
 from palestra.registry import make
-from palestra.statistics import Score, mean_interval
 from palestra.trajectory import Task, text_of
+from palestra.worlds.science.gold import read_gold, shipped_paths
+from palestra.worlds.science.jvm import JAVA_OPTIONS
+from palestra.worlds.science.panels import every_task
+from palestra.worlds.science.pool import MOST, SEATS, shared_pool
+from palestra.worlds.science.tasks import TASKS, Game
 
 __all__ = ["rows"]
 

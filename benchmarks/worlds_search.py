@@ -21,12 +21,12 @@ import numpy.typing as npt
 from rows import Row
 
 from palestra.checking.hostile import GROWING, SHORT
-from palestra.envs.deepsearch.env import DeepSearch
-from palestra.envs.deepsearch.index import World, invented, real
 from palestra.errors import MissingExtra
-from palestra.seeding import derive
+from palestra.foundation.seeding import derive
 from palestra.tools.search.bm25 import Bm25Index, build_index
 from palestra.tools.search.dense import DenseIndex, build_dense_index
+from palestra.worlds.deepsearch.env import DeepSearch
+from palestra.worlds.deepsearch.index import World, invented, real
 
 HOPS = {"invented": (2, 3, 4, 6), "facts": (2, 3, 4)}
 ROOT = Path(__file__).parents[1]

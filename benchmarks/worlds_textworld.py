@@ -9,8 +9,8 @@ from time import process_time
 
 from rows import Row, interleaved
 from survival import survival_rows
-from tests.envs.same_everywhere import different_hashes
-from tests.envs.textworld.plays import LEVELS, bare_game, hostile_player, oracle_wins
+from tests.suite.same_everywhere import different_hashes
+from tests.worlds.textworld.plays import LEVELS, bare_game, hostile_player, oracle_wins
 
 from palestra import make
 from palestra.trajectory import Task

@@ -24,12 +24,12 @@ from typing import Any
 
 from palestra import list_envs, make
 from palestra.adapters import Guarded
-from palestra.envs.games.game import Game
-from palestra.envs.games.picture import drawn_svg
 from palestra.errors import MissingData, Unsupported
+from palestra.foundation.seeding import derive_seed
+from palestra.foundation.statistics import Score, mean_interval
 from palestra.registry import EnvSpec
-from palestra.seeding import derive_seed
-from palestra.statistics import Score, mean_interval
+from palestra.suite.games.game import Game
+from palestra.suite.games.picture import drawn_svg
 from palestra.trajectory import Task, text_of
 
 FOLDER = Path(__file__).parent / "reference" / "suite"
@@ -195,7 +195,8 @@ ABOUT = {
     "rg": (
         "Generators of reasoning-gym: one question, one answer in `\\boxed{}`, which the generator scores between 0 and 1. "
         "`make(id, level=2)` selects a level of the generator's curriculum, and `make(id, max_terms=3)` sets a parameter; "
-        "`palestra.envs.reasoning.library.curriculum(name)` lists them. A random player gives the right answer of another task."
+        "`palestra.suite.reasoning.library.curriculum(name)` lists them. A random player gives the right answer of another "
+        "task."
     ),
     "math": "Mathematics with a known answer, in one turn or (`-python`) with a Python interpreter in a box.",
     "code": "Programming problems judged by hidden tests in a box, in one turn or (`-feedback`) with runs of the public tests.",
@@ -282,7 +283,7 @@ READING = """\
 ## How the worlds read a reply
 
 In the crafting worlds, BabyAI, ScienceWorld, household tasks and TextWorld, an action is one line of text. All of them find it
-by the same rule (`palestra.envs.action_line`):
+by the same rule (`palestra.suite.action_line`):
 
 1. If the reply contains `Action:`, the action follows the last one, on the same line or on the next line with words.
 2. Otherwise the action is the last line with words.

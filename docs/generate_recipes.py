@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from palestra.references import Hook
+from palestra.foundation.references import Hook
 from palestra.training.algorithms.horizon import HORIZON, HorizonConfig
 from palestra.training.config import TrainConfig
 

@@ -15,7 +15,7 @@ import inspect_ai
 from inspect_ai import Task, task
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-from palestra.integrations.inspect import inspect_task
+from palestra.bridges.inspect import inspect_task
 
 
 @task

@@ -14,7 +14,7 @@ import os
 
 from palestra.cluster import ClusterConfig, Dispatcher, Pool
 from palestra.cluster.rays import RayProvider
-from palestra.rollout import RolloutOptions, rollout
+from palestra.rollouts import RolloutOptions, rollout
 from palestra.trajectory import Trajectory
 
 GAME = "game:GuessTheNumber-v0-easy"

@@ -20,7 +20,7 @@ import agentlightning as agl
 from aiohttp import web
 
 from palestra import Task
-from palestra.integrations.agent_lightning import lit_agent, task_rows
+from palestra.bridges.agent_lightning import lit_agent, task_rows
 
 ENV = "game:GuessTheNumber-v0-easy"
 MODEL = "Qwen/Qwen2.5-1.5B-Instruct"

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from palestra import Task
-from palestra.integrations.areal import PalestraWorkflow, task_rows
+from palestra.bridges.areal import PalestraWorkflow, task_rows
 
 ENV = "game:GuessTheNumber-v0-easy"
 
@@ -32,7 +32,7 @@ def train(arguments: list[str]) -> None:
     config, _ = load_expr_config(arguments, GRPOConfig)
     tasks, held_out = ([Task(ENV, seed, split=split) for seed in range(n)] for n, split in ((4096, "train"), (64, "test")))
     settings = {"gconfig": config.gconfig, "tokenizer": config.tokenizer_path, "max_turns": 8}
-    name = "palestra.integrations.areal.PalestraWorkflow"
+    name = "palestra.bridges.areal.PalestraWorkflow"
     rows, held_out_rows = Dataset.from_list(task_rows(tasks)), Dataset.from_list(task_rows(held_out))
     with PPOTrainer(config, train_dataset=rows, valid_dataset=held_out_rows) as trainer:
         trainer.train(workflow=name, workflow_kwargs=settings, eval_workflow=name, eval_workflow_kwargs=settings)
@@ -45,7 +45,7 @@ def smoke() -> None:
     from areal.infra import WorkflowExecutor
     from transformers import AutoTokenizer
 
-    from palestra.models.tiny import build_tiny
+    from palestra.inference.models.tiny import build_tiny
 
     tokenizer = AutoTokenizer.from_pretrained(build_tiny(Path(tempfile.mkdtemp()) / "tiny", envs=ENV))
 

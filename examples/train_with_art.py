@@ -22,10 +22,10 @@ from art.preprocessing.tokenize import tokenize_trajectory_groups
 from transformers import AutoTokenizer
 
 from palestra import SampledPolicy, Task
+from palestra.bridges.art import rollout
 from palestra.core import Sampling
-from palestra.engines.calls import CallEngine
-from palestra.integrations.art import rollout
-from palestra.rendering import renderer_for
+from palestra.inference.engines.calls import CallEngine
+from palestra.inference.rendering import renderer_for
 
 ENV = "game:GuessTheNumber-v0-easy"
 MODEL = "Qwen/Qwen2.5-1.5B-Instruct"
@@ -47,7 +47,7 @@ async def train(steps: int = 50) -> None:
     """Play on ART's inference server, and train on what was played."""
     from art.local import LocalBackend
 
-    from palestra.engines.vllm import VLLMEngine
+    from palestra.inference.engines.vllm import VLLMEngine
 
     model = art.TrainableModel(name="guesser", project="palestra", base_model=MODEL)
     await model.register(LocalBackend())
@@ -64,7 +64,7 @@ async def train(steps: int = 50) -> None:
 
 async def smoke() -> None:
     """Play two groups by binary search, and show what ART would train on."""
-    from palestra.models.tiny import build_tiny
+    from palestra.inference.models.tiny import build_tiny
 
     tokenizer = AutoTokenizer.from_pretrained(build_tiny(Path(tempfile.mkdtemp()) / "tiny", envs=ENV))
 

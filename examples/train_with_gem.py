@@ -13,7 +13,7 @@ import re
 
 import gem
 
-from palestra.integrations.gem import register_in_gem
+from palestra.bridges.gem import register_in_gem
 
 register_in_gem("game:*")
 ENV = "palestra:game:GuessTheNumber-v0-easy"

@@ -19,7 +19,7 @@ from pathlib import Path
 from unittest.mock import MagicMock
 
 from palestra import Task
-from palestra.integrations.nemo_gym import PalestraServer, task_rows
+from palestra.bridges.nemo_gym import PalestraServer, task_rows
 
 ENV = "game:GuessTheNumber-v0-easy"
 

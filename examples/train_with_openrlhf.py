@@ -22,7 +22,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from palestra import Task
-from palestra.integrations.openrlhf import agent_executor, task_rows
+from palestra.bridges.openrlhf import agent_executor, task_rows
 
 ENV = "game:GuessTheNumber-v0-easy"
 
@@ -42,7 +42,7 @@ def smoke() -> None:
     """Play four episodes in the executor, by binary search."""
     from transformers import AutoTokenizer
 
-    from palestra.models.tiny import build_tiny
+    from palestra.inference.models.tiny import build_tiny
 
     tokenizer = AutoTokenizer.from_pretrained(build_tiny())
 

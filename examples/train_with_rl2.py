@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from palestra import Task
-from palestra.integrations import rl2
+from palestra.bridges import rl2
 
 ENV = "game:GuessTheNumber-v0-easy"
 ARGUMENTS = """
@@ -41,7 +41,7 @@ async def smoke() -> None:
     """Play one episode by binary search."""
     from transformers import AutoTokenizer
 
-    from palestra.models.tiny import build_tiny
+    from palestra.inference.models.tiny import build_tiny
 
     folder = str(build_tiny(Path(tempfile.mkdtemp()) / "tiny", envs=ENV))
     stop = AutoTokenizer.from_pretrained(folder).eos_token

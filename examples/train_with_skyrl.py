@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from palestra import Task
-from palestra.integrations.skyrl import register, task_rows
+from palestra.bridges.skyrl import register, task_rows
 
 ENV = "game:GuessTheNumber-v0-easy"
 SETTINGS = {
@@ -51,7 +51,7 @@ def train(options: list[str]) -> None:
     from skyrl.train.utils import validate_cfg
     from skyrl.train.utils.utils import initialize_ray
 
-    from palestra.integrations.skyrl_generator import generator
+    from palestra.bridges.skyrl_generator import generator
 
     class PalestraExp(BasePPOExp):
         def get_generator(self, cfg, tokenizer, inference_engine_client):

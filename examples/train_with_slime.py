@@ -19,13 +19,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from palestra import Task
-from palestra.integrations.slime import generate, task_rows
+from palestra.bridges.slime import generate, task_rows
 
 ENV = "game:GuessTheNumber-v0-easy"
 ARGUMENTS = """
 --prompt-data {path} --input-key prompt --metadata-key metadata
---custom-generate-function-path palestra.integrations.slime.generate
---dynamic-sampling-filter-path palestra.integrations.slime.keep_whole_groups
+--custom-generate-function-path palestra.bridges.slime.generate
+--dynamic-sampling-filter-path palestra.bridges.slime.keep_whole_groups
 --n-samples-per-prompt 8 --rollout-max-response-len 256 --rollout-max-context-len 4096
 """
 
@@ -43,7 +43,7 @@ async def smoke() -> None:
     from slime.utils.types import Sample
     from transformers import AutoTokenizer
 
-    from palestra.models.tiny import build_tiny
+    from palestra.inference.models.tiny import build_tiny
 
     folder = str(build_tiny(Path(tempfile.mkdtemp()) / "tiny", envs=ENV))
     tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from palestra import Task
-from palestra.integrations.tinker import GroupOptions, task_source
+from palestra.bridges.tinker import GroupOptions, task_source
 
 ENV = "game:GuessTheNumber-v0-easy"
 
@@ -75,7 +75,7 @@ async def smoke(folder: str) -> None:
     from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
     from tinker_cookbook.rl.rollouts import do_group_rollout
 
-    from palestra.models.tiny import build_tiny
+    from palestra.inference.models.tiny import build_tiny
 
     model = str(build_tiny(Path(folder) / "tiny", envs=ENV))
     dataset, _ = await task_source(tasks(4), GroupOptions(model, size=2), groups=4)()

@@ -22,11 +22,11 @@ import trl
 from datasets import Dataset
 
 import palestra
+from palestra.bridges.trl import reward, rollout_func, task_rows
 from palestra.core import Sampling
-from palestra.engines.hf import HFEngine
 from palestra.evaluation import Estimate, compare, episode_of, task_scores
-from palestra.integrations.trl import reward, rollout_func, task_rows
-from palestra.rendering import renderer_for
+from palestra.inference.engines.hf import HFEngine
+from palestra.inference.rendering import renderer_for
 from palestra.training.assembly import first_model
 from palestra.training.recipe import load_recipe
 

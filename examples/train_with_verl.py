@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from palestra import Task
-from palestra.integrations.verl import task_rows
+from palestra.bridges.verl import task_rows
 
 ENV = "game:GuessTheNumber-v0-easy"
 LOOP = """
 - name: palestra
-  _target_: palestra.integrations.verl.PalestraAgentLoop
+  _target_: palestra.bridges.verl.PalestraAgentLoop
   max_tokens: 256
 """
 
@@ -60,7 +60,7 @@ def smoke(folder: Path) -> None:
     from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
     from verl.workers.rollout.replica import TokenOutput
 
-    from palestra.models.tiny import build_tiny
+    from palestra.inference.models.tiny import build_tiny
 
     settings = [*write(folder), f"actor_rollout_ref.model.path={build_tiny()}", "actor_rollout_ref.rollout.name=vllm"]
     with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):

@@ -16,7 +16,7 @@
 #   # extras: render             the extras of palestra
 #   # torch: 2.13.0              its CPU build, where the folder PIP_FIND_LINKS has one
 #   # no-deps: verl==0.9.1       installed without its requirements, also that of another Python; may stand several times
-#   # tests: tests/integrations/test_verl.py      by default this file of the bridge's name
+#   # tests: tests/bridges/test_verl.py      by default this file of the bridge's name
 #   # runs: …                    the page: what of the framework the tests run
 #   # equal: tokens              the page: what is compared (tokens or text)
 #   # leaks: 1,000 cancelled     the page: which episodes the test for leaks lets the framework abandon
@@ -109,7 +109,7 @@ run() {  # $1: bridge
   tests=$(header "$1" tests)
   # shellcheck disable=SC2086 # there may be several files
   OMP_NUM_THREADS=1 PYTHONPATH=$PWD "$venv/bin/python" -m pytest -q -rs -p no:cacheprovider --timeout 3600 -m bridges --junitxml "$root/$1.xml" \
-    ${tests:-tests/integrations/test_$1.py}
+    ${tests:-tests/bridges/test_$1.py}
   times >"$root/$1.times"  # of this subshell, which builds and tests one bridge
   "$venv/bin/python" scripts/bridge_result.py "${dry[@]}" "$1" "$root/$1.xml" "$(cat "$root/$1.installed")" "$root/$1.times"
   for example in examples/*_with_"$1".py; do

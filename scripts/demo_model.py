@@ -3,9 +3,9 @@ r"""Train, measure and pack the tiny model of ``palestra demo``.
     python scripts/demo_model.py --run runs/demo               # train cpu/demo (or resume it), measure, pack
     python scripts/demo_model.py --run runs/demo --no-train    # measure and pack a run that is finished
 
-It writes ``src/palestra/models/demo.npz``. The packed model, with its weights rounded to float16, is what is measured: 200
-tasks per game from a seed that training does not use. The games are small: GuessTheNumber has 10 tasks and TowerofHanoi one, so
-these scores say how well the model plays, not how well it generalises.
+It writes ``src/palestra/inference/models/demo.npz``. The packed model, with its weights rounded to float16, is what is
+measured: 200 tasks per game from a seed that training does not use. The games are small: GuessTheNumber has 10 tasks and
+TowerofHanoi one, so these scores say how well the model plays, not how well it generalises.
 """
 
 import argparse
@@ -19,14 +19,14 @@ import msgspec
 from palestra.cli import main as palestra
 from palestra.cli.demo import GAMES
 from palestra.core import Sampling
-from palestra.models.packed import load_packed, pack_model
+from palestra.foundation.statistics import Score, mean_interval
+from palestra.inference.models.packed import load_packed, pack_model
 from palestra.policies.sampled import SampledPolicy
-from palestra.rollout import rollout
-from palestra.statistics import Score, mean_interval
+from palestra.rollouts import rollout
 from palestra.training.export import export_model
 from palestra.training.recipe import load_recipe
 
-TARGET = Path(__file__).parents[1] / "src/palestra/models/demo.npz"
+TARGET = Path(__file__).parents[1] / "src/palestra/inference/models/demo.npz"
 LARGEST = 500_000
 TASKS = 200
 SEED = 2026

@@ -60,15 +60,18 @@ EQUIVALENT = Path(__file__).with_name("faults_equivalent.toml")
 
 TRAINING = "src/palestra/training"
 AREAS: dict[str, tuple[list[str], list[str]]] = {
-    "rollout": (["src/palestra/rollout"], ["tests/rollout"]),
+    "rollout": (["src/palestra/rollouts"], ["tests/rollouts"]),
     "grading": (["src/palestra/grading"], ["tests/grading"]),
     "durable": (["src/palestra/durable"], ["tests/durable"]),
-    "statistics": (["src/palestra/statistics.py"], ["tests/test_statistics.py", "tests/evaluation/test_stopped.py"]),
+    "statistics": (
+        ["src/palestra/foundation/statistics.py"],
+        ["tests/foundation/test_statistics.py", "tests/evaluation/test_stopped.py"],
+    ),
     "wrappers": (["src/palestra/wrappers"], ["tests/wrappers"]),
     "adapters": (["src/palestra/adapters"], ["tests/adapters"]),
     "trajectory": (
-        ["src/palestra/trajectory", "src/palestra/segments.py"],
-        ["tests/trajectory", "tests/test_trajectory.py", "tests/test_segments.py"],
+        ["src/palestra/trajectory", "src/palestra/trajectory/segments.py"],
+        ["tests/trajectory", "tests/trajectory/test_trajectory.py", "tests/trajectory/test_segments.py"],
     ),
     "agents": (["src/palestra/agents"], ["tests/agents"]),
     "algorithms": (

@@ -1,6 +1,6 @@
-"""The module that verifiers looks for under the id ``palestra-verifiers``: see ``palestra.integrations.verifiers``."""
+"""The module that verifiers looks for under the id ``palestra-verifiers``: see ``palestra.bridges.verifiers``."""
 
-from palestra.integrations.verifiers import plugin
+from palestra.bridges.verifiers import plugin
 
 __all__ = ["PalestraEnv", "PalestraHarness", "PalestraTaskset"]
 

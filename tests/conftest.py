@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from palestra import registry
 from palestra.cli.endings import EXTRAS
 from palestra.errors import MissingExtra
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 
 # A shell that starts us in the background has Ctrl-C ignored, here and in all our children. Some tests are about Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -133,7 +133,7 @@ def _own_registry(_all_registered: None) -> Generator[None, Any, Any]:
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny model with random weights, built once for all workers of the session. Tests only read it."""
-    from palestra.models import build_tiny
+    from palestra.inference.models import build_tiny
 
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -149,13 +149,14 @@ CORE = (
     "checking",
     "durable",
     "evaluation",
+    "foundation",
     "grading",
     "policies",
-    "rollout",
+    "registry",
+    "rollouts",
     "training/algorithms",
     "training/learner",
     "trajectory",
-    "workers",
     "wrappers",
 )
 """Test folders of the core, besides the files ``tests/test_*.py``: the gate runs their slow tests too."""
@@ -170,26 +171,26 @@ def _in_core(path: Path) -> bool:
 
 
 SMOKE = {
-    "test_calls.py",
     "test_core.py",
-    "test_encoding.py",
     "test_errors.py",
     "test_face.py",
-    "test_references.py",
-    "test_registry.py",
-    "test_seeding.py",
-    "test_segments.py",
-    "test_terminal.py",
-    "test_trajectory.py",
     "adapters/test_limited.py",
     "checking/test_statistic.py",
     "cli/test_endings.py",
     "durable/test_files.py",
     "durable/test_guard.py",
-    "envs/games/test_guess_the_number.py",
+    "foundation/test_encoding.py",
+    "foundation/test_references.py",
+    "foundation/test_seeding.py",
+    "foundation/test_terminal.py",
     "policies/test_scripted.py",
-    "rollout/test_episode.py",
+    "registry/test_registry.py",
+    "rollouts/test_episode.py",
+    "suite/games/test_guess_the_number.py",
     "testing/test_plugin.py",
+    "trajectory/test_calls.py",
+    "trajectory/test_segments.py",
+    "trajectory/test_trajectory.py",
     "wrappers/test_wrappers.py",
 }
 """Test files of the group ``smoke``: the core, without extras, in under a minute."""

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import palestra
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 
 FACE = """
 AsyncEnv ChatPolicy Completion Conversation Endpoint Env Image Message Policy SampledPolicy Step StopReason Task Text Tool

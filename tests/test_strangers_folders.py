@@ -14,20 +14,20 @@ from typer.testing import CliRunner
 
 import palestra
 from palestra.cli.app import app
-from palestra.envs.harbor.building import _sources
-from palestra.envs.harbor.reading import read_task
 from palestra.errors import PalestraError
 from palestra.evaluation import Budget, Report, regrade
 from palestra.interchange import read_atif, write_atif
-from palestra.rollout import read_trajectories
-from palestra.rollout.options import RolloutOptions
-from palestra.rollout.recording import audit, recorded
+from palestra.rollouts import read_trajectories
+from palestra.rollouts.options import RolloutOptions
+from palestra.rollouts.recording import audit, recorded
 from palestra.sandbox.layers import files_of
 from palestra.tools.search.bm25 import Bm25Index, build_index
 from palestra.tools.search.documents import Document
 from palestra.trajectory import Completion, Image, StopReason, Task, Text, Trajectory, Turn
-from tests.envs.harbor.folders import write
+from palestra.worlds.harbor.building import _sources
+from palestra.worlds.harbor.reading import read_task
 from tests.strangers import KINDS, SECRET, Outside, is_link, refused_or_done
+from tests.worlds.harbor.folders import write
 
 ENV = "game:GuessTheNumber-v0-easy"
 

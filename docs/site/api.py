@@ -1,6 +1,6 @@
 """The pages of the API reference: every name in the ``__all__`` of every module.
 
-A page per package, and per package inside ``palestra.envs``, lists its modules; Zensical fills in signatures, types and
+A page per package, and per package inside ``palestra.suite``, lists its modules; Zensical fills in signatures, types and
 docstrings (mkdocstrings), which it reads without importing anything. Every name links to its source, which the site has as
 text. The first page lists the names of ``palestra`` itself and where they are defined.
 """
@@ -30,11 +30,11 @@ class Module:
 
     @property
     def package(self) -> str:
-        """The page on which the module stands: its package, in ``palestra.envs`` that of its family."""
+        """The page on which the module stands: its package, in ``inference``, ``suite`` and ``worlds`` that of its part."""
         folders = Path(self.file).parts[1:-1]
         if not folders:
             return self.name.rpartition(".")[2]
-        return ".".join(folders[:2]) if folders[0] == "envs" else folders[0]
+        return ".".join(folders[:2]) if folders[0] in ("inference", "suite", "worlds") else folders[0]
 
 
 def read(file: Path, source: Path) -> Module | None:

@@ -3,7 +3,7 @@ import tempfile
 from pathlib import Path
 
 import palestra
-from palestra.rollout import TrajectoryWriter, read_trajectories
+from palestra.rollouts import TrajectoryWriter, read_trajectories
 
 trajectories = palestra.collect("game:Mastermind-v0-easy", "oracle", n=20, seed=1)
 print(statistics.fmean(one.reward for one in trajectories if one.reward is not None))

@@ -1,7 +1,7 @@
 import asyncio
 
 from palestra.cluster import ClusterConfig, Dispatcher, LocalProvider, Pool
-from palestra.rollout import RolloutOptions
+from palestra.rollouts import RolloutOptions
 
 
 async def main() -> None:

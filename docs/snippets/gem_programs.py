@@ -1,7 +1,7 @@
 from functools import partial
 
 import palestra as gem
-from palestra.integrations.gem_programs import EpisodeTrackingWrapper, PythonCodeTool, ToolEnvWrapper
+from palestra.bridges.gem_programs import EpisodeTrackingWrapper, PythonCodeTool, ToolEnvWrapper
 
 tools = partial(ToolEnvWrapper, tools=[PythonCodeTool(timeout=5)], max_tool_uses=3)
 env = gem.make_vec(["game:GuessTheNumber-v0-easy"] * 4, wrappers=[tools, EpisodeTrackingWrapper], async_mode=True)

@@ -1,7 +1,7 @@
 import asyncio
 
 import palestra
-from palestra.rollout import grouped
+from palestra.rollouts import grouped
 
 
 async def main() -> None:

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import palestra
-from palestra.envs.harbor.scaffold import new_task
+from palestra.worlds.harbor.scaffold import new_task
 
 FENCE = "`" * 3
 

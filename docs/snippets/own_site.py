@@ -1,8 +1,8 @@
 import sqlite3
 from urllib.parse import parse_qs
 
-from palestra.envs.web.sites import Change, Errand, Site, Walk
-from palestra.envs.web.sites.env import Errands
+from palestra.worlds.web.sites import Change, Errand, Site, Walk
+from palestra.worlds.web.sites.env import Errands
 
 PAGE = "<h1>Guests</h1><ul>{}</ul><form method=post><label>Name <input name=name></label><button>Sign</button></form>"
 

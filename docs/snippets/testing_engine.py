@@ -1,6 +1,6 @@
 import asyncio
 
-from palestra.encoding import ints
+from palestra.foundation.encoding import ints
 from palestra.testing.engines import EngineCase, conformance
 from palestra.testing.scripted import ScriptedEngine
 

@@ -8,7 +8,7 @@ def judge(answer, row):  # plain or async; ask your model here
 sites = {"shopping": "http://localhost:7770"}
 palestra.register(
     "mine:webarena",
-    "palestra.envs.web.arena.original:WebArena",
+    "palestra.worlds.web.arena.original:WebArena",
     kwargs={"addresses": sites, "storage": "login.json", "judge": judge},
 )
 

@@ -10,13 +10,11 @@ r"""Palestra: a gym and a trainer for agentic LLMs.
 
 This module holds what most programs need; ``dir(palestra)`` lists it. Each name is imported when it is first used, so that
 ``import palestra`` takes milliseconds. The rest is in the packages, in the order in which data flows:
-``trajectory``, ``core``, ``registry``, ``envs``, ``wrappers``, ``policies``, ``rollout``, ``evaluation``, ``training``.
+``trajectory``, ``core``, ``registry``, ``suite``, ``wrappers``, ``policies``, ``rollouts``, ``evaluation``, ``training``.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from palestra.rollout import rollout  # here, because the package of this name would hide the function
 
 if TYPE_CHECKING:
     __version__: str
@@ -24,12 +22,12 @@ if TYPE_CHECKING:
     from palestra.adapters import Wrapper, as_async
     from palestra.checking import check_env
     from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool
-    from palestra.envs import mix
     from palestra.evaluation import evaluate
     from palestra.policies.chat import ChatPolicy, Endpoint
     from palestra.policies.sampled import SampledPolicy
     from palestra.registry import list_envs, make, make_async, print_envs, register
-    from palestra.rollout import VectorEnv, collect, make_vec, play, read_trajectories
+    from palestra.rollouts import VectorEnv, collect, make_vec, play, read_trajectories, rollout
+    from palestra.suite import mix
     from palestra.tools import tool
     from palestra.training import TrainConfig, train
     from palestra.trajectory import (
@@ -50,12 +48,12 @@ _HOMES = {
     "adapters": "Wrapper as_async",
     "checking": "check_env",
     "core": "AsyncEnv Conversation Env Policy Step Tool",
-    "envs": "mix",
+    "suite": "mix",
     "evaluation": "evaluate",
     "policies.chat": "ChatPolicy Endpoint",
     "policies.sampled": "SampledPolicy",
     "registry": "list_envs make make_async print_envs register",
-    "rollout": "VectorEnv collect make_vec play read_trajectories",
+    "rollouts": "VectorEnv collect make_vec play read_trajectories rollout",
     "tools": "tool",
     "training": "TrainConfig train",
     "trajectory": "Completion Image Message StopReason Task Text Trajectory TrajectoryGroup Turn flatten",
@@ -126,7 +124,7 @@ def __getattr__(name: str) -> Any:
         if _LAZY.get(name) != "palestra.training" or (error.name or "").startswith("palestra"):
             raise
         from palestra.errors import MissingExtra
-        from palestra.installation import how_to_install
+        from palestra.foundation.installation import how_to_install
 
         raise MissingExtra(f"palestra.{name} needs {error.name}: {how_to_install('train')}") from None
     globals()[name] = value
@@ -135,7 +133,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     # help() reads every name that dir() lists, and must not fail where the extra "train" is not installed.
-    from palestra.specs import is_importable
+    from palestra.registry.specs import is_importable
 
     absent = set() if is_importable("torch") else {name for name, home in _LAZY.items() if home == "palestra.training"}
     return sorted({*globals(), *_LAZY, *_PACKAGES} - absent)

@@ -25,9 +25,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import msgspec
 import numpy as np
 
-from palestra.encoding import Ints
 from palestra.errors import NotBegun, PolicyError, Unsupported
-from palestra.seeding import derive, derive_seed, fresh_seed
+from palestra.foundation.encoding import Ints
+from palestra.foundation.seeding import derive, derive_seed, fresh_seed
 from palestra.trajectory import Completion, Content, Finish, Message, Task, Tokens, ToolResult
 
 __all__ = [

@@ -17,16 +17,16 @@ import palestra
 from palestra import AsyncEnv, Env, Step, Task, as_async
 from palestra.adapters import Blocking, Direct
 from palestra.adapters.loop_thread import LoopThread
+from palestra.adapters.workers import InWorker, WorkerPool
 from palestra.errors import EnvError, EpisodeOver, EventLoopBlocked, Unsupported, UsageError, WorkerDied
 from palestra.registry import make, make_async
 from palestra.trajectory import Content
-from palestra.workers import InWorker, WorkerPool
 from palestra.wrappers import TurnLimit
 from tests.leftovers import alive, nothing_left, nothing_left_here
-from tests.rollout.faulty import Dying, Slow, Unbuildable
+from tests.rollouts.faulty import Dying, Slow, Unbuildable
 from tests.test_core import AsyncDice, Dice
 
-SLOW = "tests.rollout.faulty:Slow"
+SLOW = "tests.rollouts.faulty:Slow"
 
 
 # Guarded
@@ -318,12 +318,12 @@ async def test_whatever_is_raised_in_a_worker_is_the_environments_failure_and_th
 @pytest.mark.slow
 async def test_an_environment_that_cannot_be_built_or_dies_is_told_and_leaves_nothing() -> None:
     async with nothing_left_here():
-        env = InWorker("tests.rollout.faulty:Unbuildable", {}, Unbuildable)
+        env = InWorker("tests.rollouts.faulty:Unbuildable", {}, Unbuildable)
         for _ in range(2):
             with pytest.raises(EnvError, match="cannot be built"):
                 await env.reset(seed=0)
         await env.close()
-        env = InWorker("tests.rollout.faulty:Dying", {}, Dying)
+        env = InWorker("tests.rollouts.faulty:Dying", {}, Dying)
         await env.reset(seed=10)
         with pytest.raises(Unsupported, match=r"Dying has no oracle\(\)"):
             await env.oracle()

@@ -11,7 +11,7 @@ from palestra.adapters import Direct
 from palestra.adapters.limited import Limited
 from palestra.adapters.meter import MOST_BYTES, MOST_STEPS, LoopMeter
 from palestra.errors import EnvError, UsageError
-from palestra.rollout import make_vec
+from palestra.rollouts import make_vec
 from palestra.trajectory import StopReason
 
 
@@ -159,7 +159,7 @@ def test_the_smallest_declared_limit_applies() -> None:
 
 
 def test_a_game_that_counts_its_turns_keeps_to_a_registered_limit_too() -> None:
-    entry = "palestra.envs.games.guess_the_number:GuessTheNumber"
+    entry = "palestra.suite.games.guess_the_number:GuessTheNumber"
     registry.register("t:Guess-v0", entry, kwargs={"low": 1, "high": 50}, max_turns=2)
     try:
         env = palestra.make("t:Guess-v0")

@@ -16,8 +16,8 @@ from palestra.agents.anthropic import ANTHROPIC
 from palestra.agents.capture import require
 from palestra.agents.messages import Pieces, rendered
 from palestra.core import EngineSession, Generation, Sampling
-from palestra.encoding import Ints, floats, ints
 from palestra.errors import InfrastructureError, UsageError
+from palestra.foundation.encoding import Ints, floats, ints
 from palestra.testing.scripted import ByteRenderer, ScriptedEngine
 from palestra.trajectory import Finish, Tokens
 

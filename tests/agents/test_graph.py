@@ -11,7 +11,7 @@ from tests.agents.test_gateway import STOP
 
 from palestra.agents import CallRole, Gateway, Recording
 from palestra.core import Sampling
-from palestra.encoding import Ints
+from palestra.foundation.encoding import Ints
 from palestra.testing.scripted import ByteRenderer, ScriptedEngine
 from palestra.trajectory import Tokens
 

@@ -19,7 +19,7 @@ from palestra.agents import Gateway, GatewayLimits, OpenEpisode
 from palestra.agents.rendezvous import Taken
 from palestra.agents.tooldoor import ToolDoor
 from palestra.core import EngineSession, Generation, Sampling
-from palestra.encoding import Ints
+from palestra.foundation.encoding import Ints
 from palestra.testing.scripted import ByteRenderer, ScriptedEngine
 
 STOP = 0

@@ -16,7 +16,7 @@ from tests.agents.test_gateway import make, write
 
 from palestra.agents import CallBudget, Gateway, GatewayLimits, OpenEpisode, exchange
 from palestra.agents.messages import BadRequest
-from palestra.encoding import Ints
+from palestra.foundation.encoding import Ints
 from palestra.testing.scripted import ByteRenderer, ScriptedEngine
 from palestra.trajectory import Message
 

@@ -14,9 +14,9 @@ from tests.agents.test_gateway import STOP
 
 from palestra.agents import CallBudget, Program
 from palestra.core import Sampling
-from palestra.encoding import Ints, decode_json, encode_json
 from palestra.errors import InfrastructureError, UsageError
-from palestra.rollout import rollout
+from palestra.foundation.encoding import Ints, decode_json, encode_json
+from palestra.rollouts import rollout
 from palestra.testing.scripted import ByteRenderer, ScriptedEngine
 from palestra.trajectory import AgentRecord, StopReason, Task, Trajectory
 

@@ -18,10 +18,10 @@ from palestra.agents.messages import BadRequest
 from palestra.agents.performing import InProcess
 from palestra.agents.rendezvous import Rendezvous, Taken
 from palestra.agents.tooldoor import ToolDoor
-from palestra.calls import format_result, parse_calls
 from palestra.core import Env, Step
-from palestra.rollout import rollout
+from palestra.rollouts import rollout
 from palestra.trajectory import StopReason, Task, ToolResult
+from palestra.trajectory.calls import format_result, parse_calls
 
 pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the mcp package is not installed")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from palestra.errors import UsageError
-from palestra.rollout import read_trajectories
+from palestra.rollouts import read_trajectories
 from palestra.training import TrainConfig, train
 from palestra.training.record import read_metrics
 from palestra.trajectory import AgentRecord

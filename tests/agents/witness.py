@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from tests.rendering.zoo import tokenizer
+from tests.inference.rendering.zoo import tokenizer
 
 from palestra.agents import Recording
 from palestra.core import EngineSession, Generation, Sampling
-from palestra.encoding import Ints, floats, ints
-from palestra.rendering import TemplateRenderer
+from palestra.foundation.encoding import Ints, floats, ints
+from palestra.inference.rendering import TemplateRenderer
 from palestra.trajectory import Finish, Segment, Tokens
 
 Write = Callable[[str, Sampling], str]

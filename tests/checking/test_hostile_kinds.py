@@ -1,4 +1,4 @@
-"""The hostile environments of ``tests.rollout.hostile``: the check ends, and reports what a rollout would not accept."""
+"""The hostile environments of ``tests.rollouts.hostile``: the check ends, and reports what a rollout would not accept."""
 
 import asyncio
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from tests.rollout.hostile import ENVS, Innocent, env_class, env_task
+from tests.rollouts.hostile import ENVS, Innocent, env_class, env_task
 
 import palestra
 from palestra.checking import CheckReport, Status, check_env
@@ -31,7 +31,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("palestra.checking.subject"), "CALL_SECONDS", CALL_SECONDS)
-    monkeypatch.setattr(import_module("palestra.rollout.driving"), "GRACE", 0.05)
+    monkeypatch.setattr(import_module("palestra.rollouts.driving"), "GRACE", 0.05)
 
 
 def checked(target: type[palestra.Env] | type[palestra.AsyncEnv]) -> CheckReport:

@@ -13,7 +13,7 @@ from tests.checking.good import Parity
 
 from palestra.checking import CheckReport, Finding, Status, check_env, render
 from palestra.checking.report import shown
-from palestra.encoding import decode_json
+from palestra.foundation.encoding import decode_json
 
 
 def printed(report: CheckReport, width: int = 110) -> str:

@@ -19,11 +19,11 @@ from palestra.checking import CheckReport
 from palestra.cli import check, doctor, main, model
 from palestra.cli.app import _COMMANDS, app, app_for
 from palestra.cli.listing import WORLDS
-from palestra.envs.data import loader
 from palestra.errors import MissingExtra, UsageError
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 from palestra.registry import Need, list_envs, register, unregister
 from palestra.studies.packing import read_packed
+from palestra.suite.data import loader
 from tests.cli.invoking import palestra
 
 EASY = "game:GuessTheNumber-v0-easy"
@@ -130,7 +130,7 @@ def test_a_usage_error_is_printed_without_a_progress_bar(tmp_path: Path, wrong: 
 def test_a_warning_is_one_line_without_the_place_in_the_code(tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text(
         "import warnings\n"
-        "from palestra.envs.games.guess_the_number import GuessTheNumber\n"
+        "from palestra.suite.games.guess_the_number import GuessTheNumber\n"
         "class Loud(GuessTheNumber):\n"
         "    def begin(self):\n"
         "        super().begin()\n"
@@ -219,7 +219,7 @@ def test_show_tells_levels_rules_limits_and_how_an_episode_begins() -> None:
     facts = json.loads(palestra("show", "game:Sudoku-v0", "--json"))
     assert (facts["level"], set(facts["levels"])) == ("hard", {"easy", "hard", "random"})
     assert "9x9" in facts["observation"]
-    facts = json.loads(palestra("show", "palestra.envs.games.guess_the_number:GuessTheNumber", "--json"))
+    facts = json.loads(palestra("show", "palestra.suite.games.guess_the_number:GuessTheNumber", "--json"))
     assert (facts["max_turns"], facts["floor"]) == (7, pytest.approx(0.745, abs=0.001))
 
 

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from palestra.cli import main
 from palestra.cli.endings import EXTRAS, TRACEBACK_VARIABLE, ExitCode, Interrupted, answered, explain
 from palestra.errors import InfrastructureError, SchemaError, UnknownEnv, UsageError
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,9 +12,9 @@ from palestra.cli.app import app
 from palestra.cli.settings import default_folder
 from palestra.errors import UsageError
 from palestra.evaluation import read_report
-from palestra.rollout import read_trajectories
+from palestra.rollouts import read_trajectories
 from tests.cli.invoking import palestra
-from tests.engines.servers import Server, serving
+from tests.inference.engines.servers import Server, serving
 from tests.policies.chat_server import ChatServer
 
 EASY = "game:GuessTheNumber-v0-easy"

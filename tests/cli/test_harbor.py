@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("pyseccomp")
 
 from palestra.cli.app import run_command
-from palestra.envs.harbor.env import harbor_cache
 from palestra.errors import UsageError
-from tests.envs.harbor.folders import write
+from palestra.worlds.harbor.env import harbor_cache
+from tests.worlds.harbor.folders import write
 
 
 @pytest.fixture(autouse=True)

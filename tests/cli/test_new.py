@@ -12,7 +12,7 @@ import pytest
 from palestra.cli import main
 from palestra.cli.new import new_env
 from palestra.errors import UsageError
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 from tests.cli.invoking import palestra
 
 

@@ -20,7 +20,7 @@ COMMAND = "import sys; from palestra.cli import main; sys.exit(main())"
         (["--help"], {"numpy", "palestra.registry", "palestra.cli.listing"}),
         (
             ["list"],
-            {"aiohttp", "torch", "ray", "palestra.rollout.scheduler", "palestra.envs.deepsearch.env", "palestra.cli.show"},
+            {"aiohttp", "torch", "ray", "palestra.rollouts.scheduler", "palestra.worlds.deepsearch.env", "palestra.cli.show"},
         ),
         (["show", "--help"], {"aiohttp", "palestra.cli.listing", "palestra.cli.evaluate", "palestra.cli.train"}),
     ],

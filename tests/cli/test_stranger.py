@@ -56,7 +56,7 @@ class Stranger:
         self._poison_names()
 
     def _poison_files(self, secret: Path) -> None:
-        code = f"open({str(self.canary)!r}, 'w').close()\nfrom palestra.envs.games.sudoku import Sudoku as Env\n"
+        code = f"open({str(self.canary)!r}, 'w').close()\nfrom palestra.suite.games.sudoku import Sudoku as Env\n"
         for module in ("canary_env.py", "conftest.py", "sitecustomize.py", "setup.py", "canary_env/__init__.py"):
             (self.folder / module).parent.mkdir(exist_ok=True)
             (self.folder / module).write_text(code)

@@ -89,7 +89,7 @@ def test_ranks_that_cannot_be_are_refused_before_anything_is_written(recipe: Pat
 def test_an_environment_of_the_working_folder_is_trained_and_evaluated(
     recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "my_own_game.py").write_text("from palestra.envs.games.guess_the_number import GuessTheNumber as Same\n")
+    (tmp_path / "my_own_game.py").write_text("from palestra.suite.games.guess_the_number import GuessTheNumber as Same\n")
     (tmp_path / "own.toml").write_text(recipe.read_text().replace("game:GuessTheNumber-v0-easy", "my_own_game:Same"))
     monkeypatch.chdir(tmp_path)
     palestra("train", "own.toml", "steps=2")

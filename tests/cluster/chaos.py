@@ -16,7 +16,7 @@ from typing import Any
 from palestra import AsyncEnv, Env, Step, Task, Trajectory, rollout
 from palestra.cluster import ClusterConfig, Dispatcher, Pool
 from palestra.cluster.rays import RayProvider, connect
-from palestra.rollout import AnyPolicy, RolloutOptions
+from palestra.rollouts import AnyPolicy, RolloutOptions
 
 HERE = "tests.cluster.chaos"
 
@@ -186,7 +186,11 @@ async def kill_env_workers(episodes: int, every: float = 0.05, seed: int = 0) ->
 
 def hosts() -> list[int]:
     """The processes that host environments for this one."""
-    zygotes = [pid for pid in _children(os.getpid()) if b"palestra.workers.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    zygotes = [
+        pid
+        for pid in _children(os.getpid())
+        if b"palestra.adapters.workers.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
     return [host for zygote in zygotes for host in _children(zygote)]
 
 

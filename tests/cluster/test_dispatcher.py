@@ -18,11 +18,11 @@ from palestra.cluster.providers import LocalHandle, WorkerHandle
 from palestra.cluster.rays import RayProvider
 from palestra.cluster.worker import JobOrders, Opened, RolloutWorker, StaleSession
 from palestra.core import Policy
-from palestra.encoding import encode_msgpack
 from palestra.errors import Boundary, UnknownEnv, UsageError
+from palestra.foundation.encoding import encode_msgpack
 from palestra.policies import as_policy
 from palestra.registry import register, unregister
-from palestra.rollout import EpisodeKey, RolloutOptions, collect
+from palestra.rollouts import EpisodeKey, RolloutOptions, collect
 from tests.cluster.chaos import digest
 from tests.leftovers import nothing_left_here
 
@@ -219,7 +219,7 @@ async def test_a_slow_consumer_is_not_overrun() -> None:
 @pytest.mark.slow
 async def test_leaving_early_frees_everything_and_the_dispatcher_goes_on() -> None:
     async with nothing_left_here(), Dispatcher(LocalProvider()) as workers:
-        stream = workers.rollout("tests.rollout.faulty:Slow", lambda text: "3600", RolloutOptions(n=4))
+        stream = workers.rollout("tests.rollouts.faulty:Slow", lambda text: "3600", RolloutOptions(n=4))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(stream), 1.0)
         played = [t async for t in workers.rollout(GUESS, "random", RolloutOptions(n=5))]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from palestra.agents import Program
-from palestra.rollout import RolloutOptions, rollout
+from palestra.rollouts import RolloutOptions, rollout
 from palestra.testing.scripted import ByteRenderer, ScriptedEngine
 from tests.agents.test_program import GAME, guess
 from tests.cluster import chaos

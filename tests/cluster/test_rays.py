@@ -9,7 +9,7 @@ import pytest
 
 from palestra.cluster import ClusterConfig, Dispatcher, Pool
 from palestra.cluster.rays import RayProvider, connect
-from palestra.rollout import RolloutOptions, collect
+from palestra.rollouts import RolloutOptions, collect
 from palestra.serve import EnvServer
 from palestra.serve.tokens import new_token
 from tests.cluster import chaos

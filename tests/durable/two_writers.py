@@ -22,7 +22,7 @@ import rich.progress  # noqa: F401 - imported here once instead of in every proc
 
 from palestra.cli import main
 from palestra.cli.app import app  # noqa: F401 - all commands
-from palestra.rollout import read_trajectories
+from palestra.rollouts import read_trajectories
 
 EPISODES = 60
 PATIENCE = 5.0

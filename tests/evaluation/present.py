@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 from palestra.evaluation.report import Section
-from palestra.statistics import PartialMean
+from palestra.foundation.statistics import PartialMean
 
 __all__ = ["partial_score", "present"]
 

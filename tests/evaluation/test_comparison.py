@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from palestra.errors import UsageError
 from palestra.evaluation.comparison import compare, holm
-from palestra.seeding import derive
-from palestra.statistics import Score
+from palestra.foundation.seeding import derive
+from palestra.foundation.statistics import Score
 
 EVALUATIONS = 1000
 

@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 from aiohttp import web
-from tests.engines.servers import serving
+from tests.inference.engines.servers import serving
 from tests.policies.chat_server import ChatServer
 from typer.testing import CliRunner
 
@@ -19,8 +19,8 @@ from palestra.errors import InfrastructureError, PolicyError
 from palestra.evaluation import evaluate, evaluate_async, read_report, report_markdown, report_on
 from palestra.evaluation.run import FIRST_EPISODES, FIRST_OF_ENVIRONMENT
 from palestra.policies.chat import ChatPolicy, Endpoint
-from palestra.rollout import read_trajectories
-from palestra.rollout.resuming import FAILED
+from palestra.rollouts import read_trajectories
+from palestra.rollouts.resuming import FAILED
 from palestra.trajectory import Completion, Failure, Phase, StopReason, Trajectory
 
 GUESS = "game:GuessTheNumber-v0-easy"

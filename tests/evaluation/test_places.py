@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from palestra.envs.mixture import mix
 from palestra.errors import UsageError
 from palestra.evaluation import evaluate, evaluate_async, report_on
 from palestra.evaluation.folder import read_config
-from palestra.rollout import collect, read_trajectories
+from palestra.rollouts import collect, read_trajectories
 from palestra.serve import EnvServer
+from palestra.suite.mixture import mix
 
 SUMS = "math:Sums"
 NOWHERE = f"remote:http://127.0.0.1:9#{SUMS}"

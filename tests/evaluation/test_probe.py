@@ -20,8 +20,8 @@ from palestra.evaluation import Score, compare
 from palestra.evaluation.learnability import EpisodeKey, Probe, ProbeAim, learnability, spread_share
 from palestra.evaluation.probing import probe_async
 from palestra.evaluation.report import EpisodeScore
-from palestra.seeding import derive
-from palestra.statistics import Estimate
+from palestra.foundation.seeding import derive
+from palestra.foundation.statistics import Estimate
 from palestra.trajectory import Task
 
 ORACLE = Estimate(1.0, 0.9, 1.0, 0.95, 64, 64)

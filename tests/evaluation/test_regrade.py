@@ -8,11 +8,11 @@ from tests.evaluation.present import partial_score
 
 import palestra
 from palestra import Completion, Conversation, Env, Step, Task
-from palestra.encoding import floats, ints
 from palestra.errors import EnvError, UsageError
 from palestra.evaluation import Regrading, compare, evaluate, read_episodes, read_report, regrade, task_scores
+from palestra.foundation.encoding import floats, ints
 from palestra.registry import unregister
-from palestra.rollout import read_trajectories
+from palestra.rollouts import read_trajectories
 from palestra.trajectory import Tokens
 
 ENV = "regrade:Ladder-v0"

@@ -5,13 +5,13 @@ import msgspec
 import pytest
 from tests.evaluation.present import partial_score, present
 
-from palestra.encoding import encode_json, floats, ints
 from palestra.errors import Boundary, UsageError
 from palestra.evaluation.asked import Asked
 from palestra.evaluation.comparison import compare
 from palestra.evaluation.leaderboard import entry_of
 from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
 from palestra.evaluation.report import EpisodeScore, episode_of, missing_scores, report_on, task_scores
+from palestra.foundation.encoding import encode_json, floats, ints
 from palestra.registry import family_of
 from palestra.trajectory import Completion, Failure, Phase, Segment, Span, StopReason, Task, Trajectory, Turn, Usage
 

@@ -19,7 +19,6 @@ import palestra
 from palestra import Env, Step, Task
 from palestra.core import Conversation
 from palestra.durable import Inside
-from palestra.encoding import encode_json
 from palestra.errors import MissingExtra, UsageError
 from palestra.evaluation import (
     Budget,
@@ -33,8 +32,9 @@ from palestra.evaluation import (
     report_markdown,
 )
 from palestra.evaluation.budget import BudgetMeter
+from palestra.foundation.encoding import encode_json
 from palestra.registry import Need, unregister
-from palestra.rollout import AnyPolicy, read_trajectories
+from palestra.rollouts import AnyPolicy, read_trajectories
 from palestra.tools import tool
 from palestra.trajectory import Completion, StopReason
 from palestra.wrappers import TurnLimit

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from palestra.core import Conversation
 from palestra.errors import UsageError
 from palestra.evaluation.scaling import Sample, Scaling, best_of_k, highest_of_k, majority_of_k, scaling_async, scaling_markdown
-from palestra.seeding import derive
-from palestra.statistics import pass_at_k
+from palestra.foundation.seeding import derive
+from palestra.foundation.statistics import pass_at_k
 
 samples = st.lists(
     st.builds(Sample, st.sampled_from([0.0, 1.0]), st.sampled_from("ab"), st.integers(0, 3).map(float)), min_size=1, max_size=6

@@ -38,8 +38,8 @@ from palestra.evaluation.asked import Asked, score_ranges, task_name
 from palestra.evaluation.leaderboard import entry_of, leaderboard_page
 from palestra.evaluation.report import EpisodeScore
 from palestra.evaluation.wording import dollars
+from palestra.foundation.statistics import MissingScore, Score, TaskMeans, mean_interval, partial_mean
 from palestra.registry import spec
-from palestra.statistics import MissingScore, Score, TaskMeans, mean_interval, partial_mean
 from palestra.trajectory import Completion, Usage
 from palestra.wrappers import TurnLimit
 

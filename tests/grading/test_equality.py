@@ -8,10 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.call_pairs import FENCED, READ, REFUSED, UNFENCED
 from tests.grading import equality_maths, output_pairs, value_pairs, word_pairs
+from tests.trajectory.call_pairs import FENCED, READ, REFUSED, UNFENCED
 
-from palestra.calls import BadCall, ParsedText, parse_calls
 from palestra.grading import exact_match, fenced_code
 from palestra.grading.code import same_output
 from palestra.grading.decoding import decode
@@ -20,6 +19,7 @@ from palestra.grading.values import BadValue, same, tree_of
 from palestra.sandbox.inside.values import encoded
 from palestra.tools import find_calls
 from palestra.trajectory import ToolCall
+from palestra.trajectory.calls import BadCall, ParsedText, parse_calls
 
 
 def _nested(depth: int) -> list[Any]:

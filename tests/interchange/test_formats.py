@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra import Completion, Image, Message, StopReason, Task, Text, Trajectory, Turn, collect
-from palestra.calls import format_call, format_result
-from palestra.encoding import floats, ints
 from palestra.errors import Boundary, SchemaError, UsageError
+from palestra.foundation.encoding import floats, ints
 from palestra.interchange import (
     LogHeader,
     inspect_name,
@@ -29,6 +28,7 @@ from palestra.interchange import (
     write_parquet,
 )
 from palestra.trajectory import LARGEST_REWARD, Failure, Finish, Phase, Segment, Span, ToolCall, ToolResult, Usage
+from palestra.trajectory.calls import format_call, format_result
 
 pytest.importorskip("pyarrow")
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.interchange.selection import best_of_group, preference_pairs, solved
-from palestra.rollout import TrajectoryWriter
+from palestra.rollouts import TrajectoryWriter
 from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
 
 

@@ -3,9 +3,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palestra.foundation.statistics import distribution
 from palestra.plots.axes import PALETTE, color_of, round_ticks, ticks_inside
 from palestra.plots.bars import quantile_bars
-from palestra.statistics import distribution
 
 numbers = st.floats(-1e9, 1e9)
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.agents.upstream import Upstream
-from palestra.calls import format_call, format_result, parse_calls
 from palestra.core import Conversation, Sampling
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.policies.chat import ChatPolicy, Endpoint
@@ -17,7 +16,8 @@ from palestra.policies.history import LastObservation, Summary
 from palestra.policies.limits import Budget, Gate
 from palestra.registry import make_async
 from palestra.trajectory import Completion, Finish, Image, Message, Task, Text, ToolCall, ToolResult
-from tests.engines.servers import serving
+from palestra.trajectory.calls import format_call, format_result, parse_calls
+from tests.inference.engines.servers import serving
 from tests.policies.chat_server import ChatServer
 
 TASK = Task("game:GuessTheNumber-v0-easy", 0)

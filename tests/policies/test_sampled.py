@@ -12,16 +12,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from palestra.calls import format_call, format_result
 from palestra.core import AsyncEnv, Conversation, Renderer, Sampling, Step
-from palestra.encoding import Ints, floats, ints
+from palestra.foundation.encoding import Ints, floats, ints
+from palestra.inference.rendering import FamilyRenderer, TemplateRenderer, renderer_for
 from palestra.policies.history import FullHistory, History, LastObservation, Summary, Window
 from palestra.policies.sampled import SampledPolicy
 from palestra.policies.shots import OracleShots
 from palestra.registry import make_async
-from palestra.rendering import FamilyRenderer, TemplateRenderer, renderer_for
-from palestra.rollout import rollout
-from palestra.segments import SegmentRecorder
+from palestra.rollouts import rollout
 from palestra.testing.scripted import ScriptedEngine
 from palestra.tools import tool
 from palestra.trajectory import (
@@ -37,9 +35,11 @@ from palestra.trajectory import (
     Trajectory,
     text_of,
 )
+from palestra.trajectory.calls import format_call, format_result
+from palestra.trajectory.segments import SegmentRecorder
 from palestra.wrappers import UseTools
+from tests.inference.rendering.zoo import tokenizer
 from tests.policies.test_chat import FixedShots
-from tests.rendering.zoo import tokenizer
 
 pytestmark = pytest.mark.torch
 

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from palestra.core import AsyncEnv, Conversation, Policy, Renderer, Sampling, Step
-from palestra.encoding import Ints
 from palestra.errors import UsageError
 from palestra.evaluation import episode_of
+from palestra.foundation.encoding import Ints
+from palestra.inference.rendering import TemplateRenderer
 from palestra.policies import is_privileged, next_completion, policy_name
 from palestra.policies.choosing import BestOf, majority
 from palestra.policies.history import Summary
@@ -21,14 +22,13 @@ from palestra.policies.sampled import SampledPolicy
 from palestra.policies.searching import TreeSearch
 from palestra.policies.strategy import named_strategy, split_reply
 from palestra.policies.thinking import Plan, ReAct
-from palestra.rendering import TemplateRenderer
-from palestra.rollout import collect, rollout
+from palestra.rollouts import collect, rollout
 from palestra.testing.scripted import ScriptedEngine
 from palestra.trajectory import Completion, Message, Task, Trajectory
 from palestra.wrappers import Attempts
+from tests.inference.rendering.zoo import tokenizer
 from tests.policies.chat_server import ChatServer
 from tests.policies.test_chat import chatting
-from tests.rendering.zoo import tokenizer
 
 SOKOBAN, SUDOKU = "game:Sokoban-v0-easy", "game:Sudoku-v0-easy"
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from websockets.asyncio.client import ClientConnection, connect
 
-from palestra.seeding import derive
+from palestra.foundation.seeding import derive
 from palestra.serve import EnvServer, ServerLimits, wire
 from palestra.serve.tokens import new_token
 from palestra.trajectory import Task

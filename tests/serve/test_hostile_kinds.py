@@ -1,4 +1,4 @@
-"""The hostile environments and policies of ``tests.rollout.hostile`` on one server: each costs its own session and no other.
+"""The hostile environments and policies of ``tests.rollouts.hostile`` on one server: each costs its own session and no other.
 
 The server is a process of ``palestra serve`` that serves every kind. While a kind plays, innocent environments play on the same
 server, and one session stays open from the first kind to the last.
@@ -21,7 +21,7 @@ import pytest
 import palestra
 from palestra import Task, Trajectory
 from palestra.adapters.loop_thread import run_anywhere
-from tests.rollout.hostile import ENVS, INNOCENT, POLICIES, env_task, innocent_task
+from tests.rollouts.hostile import ENVS, INNOCENT, POLICIES, env_task, innocent_task
 
 KINDS = [("env", name) for name in ENVS] + [("policy", name) for name in POLICIES]
 SAMPLED = 41
@@ -47,7 +47,7 @@ class Served(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("palestra.rollout.driving"), "GRACE", 0.05)
+    monkeypatch.setattr(import_module("palestra.rollouts.driving"), "GRACE", 0.05)
 
 
 @pytest.fixture(scope="module")

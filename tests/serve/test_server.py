@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 import palestra
 from palestra import registry
 from palestra.errors import MissingExtra, UnknownEnv, UsageError
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 from palestra.serve import EnvServer, RemoteEnv, ServerLimits, wire
 from palestra.serve.connection import LEASE_OVER, SUPERSEDED
 from palestra.serve.openapi import document
@@ -330,7 +330,7 @@ async def test_a_port_in_use_is_a_mistake_that_is_explained(server: EnvServer) -
 
 
 def test_without_the_extra_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palestra.specs.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("palestra.registry.specs.importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=re.escape(how_to_install("serve"))):
         palestra.make_async("remote:http://host:1#game:X", token=TOKEN)
 

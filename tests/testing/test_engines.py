@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 
 import pytest
-from tests.engines.servers import Server, serving
+from tests.inference.engines.servers import Server, serving
 
 from palestra.core import EngineSession, Generation, Sampling
-from palestra.encoding import Ints, floats, ints
-from palestra.engines.sglang import SGLangEngine
-from palestra.engines.vllm import VLLMEngine
+from palestra.foundation.encoding import Ints, floats, ints
+from palestra.inference.engines.sglang import SGLangEngine
+from palestra.inference.engines.vllm import VLLMEngine
 from palestra.testing.conformance import ConformanceResult
 from palestra.testing.engines import CHECKS, EngineCase, EngineCheck, conformance
 from palestra.testing.scripted import ScriptedEngine
@@ -39,9 +39,9 @@ async def case(request: pytest.FixtureRequest) -> AsyncIterator[EngineCase]:
 
 
 def _hf(stack: AsyncExitStack) -> EngineCase:
-    from tests.engines.llama import tiny_llama
+    from tests.inference.engines.llama import tiny_llama
 
-    from palestra.engines.hf import HFEngine
+    from palestra.inference.engines.hf import HFEngine
 
     model = tiny_llama()
     engine = HFEngine(model, batch=4)

@@ -18,7 +18,7 @@ from tests.sandbox.no_user_namespaces import enter
 
 from palestra.core import AsyncEnv, Step
 from palestra.errors import MissingExtra
-from palestra.rollout import rollout
+from palestra.rollouts import rollout
 from palestra.sandbox import Bubblewrap, Limits
 from palestra.sandbox.profile import _proven
 from palestra.tools.python import PythonTool

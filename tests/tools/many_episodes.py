@@ -11,7 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from palestra.calls import format_call
 from palestra.core import AsyncEnv, Step, Tool
 from palestra.sandbox import Bubblewrap, Limits
 from palestra.tools.mcp import McpServer
@@ -19,6 +18,7 @@ from palestra.tools.python import PythonTool
 from palestra.tools.search import Document, SearchTool
 from palestra.tools.search.bm25 import Bm25Index, build_index
 from palestra.trajectory import Content, Task, ToolCall
+from palestra.trajectory.calls import format_call
 from palestra.wrappers import ToolRules, UseTools
 
 SERVER = Path(__file__).with_name("plain_mcp_server.py")

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from tests.tools.dead_tools import CALL, Product
 
-from palestra.calls import format_call
 from palestra.errors import MissingExtra
-from palestra.rollout import rollout
+from palestra.rollouts import rollout
 from palestra.sandbox import Bubblewrap, Limits
 from palestra.sandbox import seccomp as seccomp_module
 from palestra.tools.python import PythonTool
 from palestra.trajectory import ToolCall
+from palestra.trajectory.calls import format_call
 from palestra.wrappers import UseTools
 
 ROOT = Path(__file__).parents[2]

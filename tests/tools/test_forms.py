@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.calls import BadCall, format_call
 from palestra.tools import CallForm, find_calls
 from palestra.trajectory import ToolCall
+from palestra.trajectory.calls import BadCall, format_call
 
 ALL = tuple(CallForm)
 _words = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)

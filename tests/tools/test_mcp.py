@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from tests.wrappers.test_use_tools import Recorder
 
-from palestra.calls import format_call
 from palestra.errors import InfrastructureError, SchemaError, UsageError
 from palestra.tools.mcp import McpServer
 from palestra.trajectory import ToolCall
+from palestra.trajectory.calls import format_call
 from palestra.wrappers import ToolRules, UseTools
 
 pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the mcp package is not installed")

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 from tests.wrappers.test_use_tools import Recorder
 
-from palestra.calls import format_call
 from palestra.errors import InfrastructureError
 from palestra.sandbox import Bubblewrap, Limits, SandboxSession
 from palestra.tools.python import PythonTool
 from palestra.trajectory import ToolCall
+from palestra.trajectory.calls import format_call
 from palestra.wrappers import ToolRules, UseTools
 
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from palestra.encoding import clean_text
-from palestra.envs.deepsearch.index import invented
-from palestra.seeding import derive
+from palestra.foundation.encoding import clean_text
+from palestra.foundation.seeding import derive
 from palestra.tools.search import Document, parts
 from palestra.tools.search import bm25 as bm25_module
 from palestra.tools.search.bm25 import Bm25Index, build_index
+from palestra.worlds.deepsearch.index import invented
 
 tantivy: Any = pytest.importorskip("tantivy", reason="tantivy is not installed")
 

@@ -9,7 +9,6 @@ import pytest
 from tests.tools.test_mcp import PLAIN
 from tests.wrappers.test_use_tools import Recorder
 
-from palestra.calls import format_call
 from palestra.errors import InfrastructureError
 from palestra.grading.code import CodeJudge, FunctionCase
 from palestra.sandbox import Bubblewrap, Program
@@ -19,6 +18,7 @@ from palestra.tools.python import PythonTool
 from palestra.tools.search import SearchTool
 from palestra.tools.search.remote import RemoteRetriever
 from palestra.trajectory import ToolCall, ToolResult
+from palestra.trajectory.calls import format_call
 from palestra.wrappers import UseTools
 
 LOOK = """

@@ -35,10 +35,10 @@ import transformers
 
 from palestra.durable.checkpoint import Checkpoints
 from palestra.durable.ledger import Ledger
-from palestra.engines.hf import HFEngine
-from palestra.models import build_tiny
-from palestra.rendering import renderer_for
-from palestra.rollout import TrajectoryWriter, read_trajectories
+from palestra.inference.engines.hf import HFEngine
+from palestra.inference.models import build_tiny
+from palestra.inference.rendering import renderer_for
+from palestra.rollouts import TrajectoryWriter, read_trajectories
 from palestra.training import record, trainer, warm_start
 from palestra.training.config import TrainConfig
 from palestra.training.learner import learner, state

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from palestra.encoding import floats, ints
+from palestra.foundation.encoding import floats, ints
 from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, TrajectoryGroup, Turn
 
 VOCABULARY = 31

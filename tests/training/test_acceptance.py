@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from palestra.cli.app import app
-from palestra.encoding import decode_json
+from palestra.foundation.encoding import decode_json
 from palestra.training import acceptance
 from palestra.training.acceptance import CHECKS, Machine, Missed, accept
 

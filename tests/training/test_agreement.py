@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.training.tiny import random_batch
 
-from palestra.engines.hf import HFEngine
+from palestra.inference.engines.hf import HFEngine
 from palestra.training import TrainConfig
 from palestra.training.agreement import SamplerWatch
 from palestra.training.algorithms.groups import GroupCounts

@@ -16,14 +16,14 @@ import pytest
 import torch
 from aiohttp import web
 from safetensors.torch import load_file
-from tests.engines.servers import serving
+from tests.inference.engines.servers import serving
 from tests.training.tiny import learner_of
 
-from palestra.connections import free_port
-from palestra.engines.remote import RemoteEngine
-from palestra.engines.sglang import SGLangEngine
-from palestra.engines.vllm import VLLMEngine
 from palestra.errors import PolicyError
+from palestra.foundation.connections import free_port
+from palestra.inference.engines.remote import RemoteEngine
+from palestra.inference.engines.sglang import SGLangEngine
+from palestra.inference.engines.vllm import VLLMEngine
 from palestra.training.collective import CollectiveTransfer, bucketed
 from palestra.training.learner.learner import Learner
 from palestra.training.publishing import PolicyWeights

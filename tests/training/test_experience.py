@@ -11,9 +11,8 @@ import torch
 from tests.training.samples import VOCABULARY, random_group, random_trajectory
 from tests.training.tiny import learner_of, spoil, tiny_network
 
-from palestra.encoding import floats, ints
-from palestra.rollout import read_trajectories
-from palestra.segments import SegmentRecorder
+from palestra.foundation.encoding import floats, ints
+from palestra.rollouts import read_trajectories
 from palestra.training.algorithms.advantage import AdvantageConfig, advantages
 from palestra.training.algorithms.groups import PartialGroups, episode_of
 from palestra.training.algorithms.loss import LossConfig
@@ -25,6 +24,7 @@ from palestra.training.learner.learner import Measured
 from palestra.training.record import RunRecord
 from palestra.training.summary import summarize
 from palestra.trajectory import Completion, Segment, StopReason, Task, Tokens, Trajectory, TrajectoryGroup, Turn
+from palestra.trajectory.segments import SegmentRecorder
 
 pytestmark = pytest.mark.torch
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from palestra.cli.app import app
 from palestra.errors import UsageError
-from palestra.models.home import new_model
+from palestra.foundation.home import new_model
 from palestra.training import TrainConfig, export_model, train, trainer
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import ModelConfig

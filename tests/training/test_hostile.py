@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.rollout.hostile import ENVS, env_task
-from tests.rollout.test_hostile import sampled
+from tests.rollouts.hostile import ENVS, env_task
+from tests.rollouts.test_hostile import sampled
 
 from palestra.durable.ledger import read_ledger
-from palestra.rollout import read_trajectories
+from palestra.rollouts import read_trajectories
 from palestra.training import TrainConfig, train
 
 BATCH = 12

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from palestra.errors import UnknownEnv, UsageError
-from palestra.references import Hook, hook
+from palestra.foundation.references import Hook, hook
 from palestra.registry import make, unregister
-from palestra.rollout import collect
+from palestra.rollouts import collect
 from palestra.training.config import TrainConfig, Variant, WarmStart
 from palestra.training.imitation import VariedPolicy
 from palestra.training.parts import register_variants

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.engines.servers import next_token
+from tests.inference.engines.servers import next_token
 
 from palestra.core import Sampling
-from palestra.encoding import ints
-from palestra.engines.replicas import ServerReplica
-from palestra.engines.vllm import VLLMEngine
 from palestra.errors import InfrastructureError, UsageError
+from palestra.foundation.encoding import ints
+from palestra.inference.engines.replicas import ServerReplica
+from palestra.inference.engines.vllm import VLLMEngine
 from palestra.training import launching
 from palestra.training.assembly import first_model
 from palestra.training.config import TrainConfig
@@ -27,7 +27,7 @@ from palestra.training.launching import Fleet, LaunchedEngine, ServerCommand, se
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
-STUB = [sys.executable, "-m", "tests.engines.stub_server", "{port}"]
+STUB = [sys.executable, "-m", "tests.inference.engines.stub_server", "{port}"]
 ROOT = Path(__file__).parents[2]
 
 

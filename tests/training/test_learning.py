@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from palestra.rollout import rollout
+from palestra.rollouts import rollout
 from palestra.training.assembly import assemble
 from palestra.training.recipe import load_recipe
 from palestra.training.trainer import Trainer

@@ -15,7 +15,7 @@ from palestra import Env, Step
 from palestra.core import Policy
 from palestra.errors import PolicyError, UsageError
 from palestra.policies import as_policy
-from palestra.rollout import EpisodeKey
+from palestra.rollouts import EpisodeKey
 from palestra.training.algorithms.shaping import Shaping, shaped
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig

@@ -14,7 +14,7 @@ import palestra
 from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.registry import unregister
-from palestra.rollout import read_trajectories
+from palestra.rollouts import read_trajectories
 from palestra.training import hook, load_recipe
 from palestra.training.config import Variant
 from palestra.training.parts import check_parts, register_variants

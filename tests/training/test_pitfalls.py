@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.training.samples import VOCABULARY, random_group, random_trajectory
 
-from palestra.encoding import floats, ints
+from palestra.foundation.encoding import floats, ints
 from palestra.training.algorithms.advantage import AdvantageConfig, Credit, advantages, whiten
 from palestra.training.algorithms.groups import GroupMember, PartialGroups, episode_of, select
 from palestra.training.algorithms.validity import InvalidSample, SampleLimits, quarantine

@@ -3,7 +3,7 @@
 import pytest
 
 from palestra import collect
-from palestra.references import Hook
+from palestra.foundation.references import Hook
 from palestra.training.rescoring import Rescoring
 from palestra.trajectory import Trajectory, TrajectoryGroup
 

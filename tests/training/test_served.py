@@ -11,16 +11,16 @@ import pytest
 import torch
 import transformers
 from aiohttp import web
-from tests.engines.servers import Server, next_token, serving
+from tests.inference.engines.servers import Server, next_token, serving
 
 from palestra.core import Sampling
 from palestra.durable.ledger import Ledger
-from palestra.encoding import ints
-from palestra.engines.remote import RemoteEngine
-from palestra.engines.replicas import LoraAdapter, ServerReplica
-from palestra.engines.sglang import SGLangEngine
-from palestra.engines.vllm import VLLMEngine
 from palestra.errors import PolicyError, UsageError
+from palestra.foundation.encoding import ints
+from palestra.inference.engines.remote import RemoteEngine
+from palestra.inference.engines.replicas import LoraAdapter, ServerReplica
+from palestra.inference.engines.sglang import SGLangEngine
+from palestra.inference.engines.vllm import VLLMEngine
 from palestra.training.assembly import assemble
 from palestra.training.config import TRANSFER, TrainConfig
 from palestra.training.engines import EngineSetup, collective_transfer

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from palestra.models import build_tiny
+from palestra.inference.models import build_tiny
 from palestra.training import TrainConfig, train
 from palestra.training.record import read_metrics
 

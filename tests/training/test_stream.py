@@ -17,9 +17,9 @@ from tests.training.test_trainer import config as small_config
 
 from palestra.core import AsyncEnv, Step
 from palestra.durable.ledger import Ledger, State
+from palestra.foundation.seeding import derive
 from palestra.registry import register
-from palestra.rollout import read_trajectories
-from palestra.seeding import derive
+from palestra.rollouts import read_trajectories
 from palestra.testing.clock import VirtualClockLoop
 from palestra.training.admission import Admission
 from palestra.training.assembly import assemble

@@ -10,7 +10,7 @@ import pytest
 from palestra.core import Env, Step
 from palestra.errors import UsageError
 from palestra.evaluation import evaluate
-from palestra.rollout import read_trajectories
+from palestra.rollouts import read_trajectories
 from palestra.training import TrainConfig, train
 from palestra.training.tasks import TrainingTasks, held_out_panel
 from palestra.training.warm_start import _tasks, warm_start

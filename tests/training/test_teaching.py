@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tests.engines.servers import LENGTH, Server, serving
+from tests.inference.engines.servers import LENGTH, Server, serving
 from tests.training.samples import VOCABULARY
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, tiny_network
 
-from palestra.encoding import ints
-from palestra.engines.vllm import VLLMEngine
 from palestra.errors import InfrastructureError, PolicyError, UsageError
+from palestra.foundation.encoding import ints
+from palestra.inference.engines.vllm import VLLMEngine
 from palestra.training.algorithms.groups import Array
 from palestra.training.algorithms.loss import LossConfig
 from palestra.training.assembly import assemble

@@ -17,10 +17,10 @@ import transformers
 
 from palestra.core import AsyncEnv, Step
 from palestra.durable.ledger import Ledger
+from palestra.inference.rendering import renderer_for
 from palestra.policies import as_policy
 from palestra.registry import register
-from palestra.rendering import renderer_for
-from palestra.rollout import collect, read_trajectories
+from palestra.rollouts import collect, read_trajectories
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
 from palestra.training.experience import Experience

@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.engines.vllm_process import SCRIPT, vllm_server, vllm_venv
+from tests.inference.engines.vllm_process import SCRIPT, vllm_server, vllm_venv
 from typer.testing import CliRunner
 
 from palestra.cli.app import app
 from palestra.durable.ledger import Ledger
-from palestra.models import build_tiny
+from palestra.inference.models import build_tiny
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(3600)]
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.rollout.hostile import ERRORS, TextWithMethods, refuse
+from tests.rollouts.hostile import ERRORS, TextWithMethods, refuse
 
-from palestra.encoding import decode_json, encode_json
 from palestra.errors import Boundary, InfrastructureError
+from palestra.foundation.encoding import decode_json, encode_json
 from palestra.trajectory import Failure, Phase
 
 

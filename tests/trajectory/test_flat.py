@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.encoding import floats, ints
-from palestra.segments import SegmentRecorder
+from palestra.foundation.encoding import floats, ints
 from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Tokens, Trajectory, Turn, Usage, flatten
+from palestra.trajectory.segments import SegmentRecorder
 
 few_ids = st.lists(st.integers(0, 3), max_size=5)
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from palestra.encoding import decode_json, encode_json, floats, ints
 from palestra.errors import Boundary, SchemaError
+from palestra.foundation.encoding import decode_json, encode_json, floats, ints
 from palestra.trajectory import (
     AgentCall,
     AgentRecord,

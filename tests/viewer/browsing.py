@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Browser, Page
 
-from palestra.encoding import encode_json, floats, ints
 from palestra.errors import Boundary
+from palestra.foundation.encoding import encode_json, floats, ints
 from palestra.trajectory import Completion, Failure, Image, Phase, Segment, Span, StopReason, Task, Text, Trajectory, Turn
 
 __all__ = ["EPISODES", "HOSTILE", "Watched", "episode", "segment", "serving", "watching", "write_run"]

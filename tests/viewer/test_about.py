@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import palestra
 from palestra.durable import Inside
-from palestra.encoding import encode_json
 from palestra.evaluation import read_report
+from palestra.foundation.encoding import encode_json
 from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
 from palestra.viewer.about import RunScores, read_about, scores_of
 from palestra.viewer.index import open_runs

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 from tests.viewer.browsing import EPISODES, HOSTILE, Watched, episode, serving, write_run
 
-from palestra.encoding import encode_json
 from palestra.errors import Boundary
+from palestra.foundation.encoding import encode_json
 from palestra.trajectory import Failure, Phase, StopReason, Task, Trajectory
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser, expect
 from tests.viewer.browsing import EPISODES, Watched, episode, serving, watching, write_run
 
-from palestra.encoding import encode_json, floats, ints
 from palestra.errors import Boundary
 from palestra.evaluation import report_html, report_on
+from palestra.foundation.encoding import encode_json, floats, ints
 from palestra.trajectory import Completion, Failure, Phase, Segment, Span, StopReason, Task, Trajectory, Turn
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

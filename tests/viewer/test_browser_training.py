@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Position, expect
 from tests.viewer.browsing import HOSTILE, Watched, episode, serving, watching, write_run
 
-from palestra.encoding import encode_json
+from palestra.foundation.encoding import encode_json
 from palestra.trajectory import Trajectory
 from palestra.viewer import export_runs
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from palestra.encoding import encode_json
 from palestra.errors import SchemaError, UsageError
+from palestra.foundation.encoding import encode_json
 from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
 from palestra.viewer import index
 from palestra.viewer.index import RunIndex, open_runs

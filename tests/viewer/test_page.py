@@ -3,8 +3,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from palestra.encoding import encode_json, floats, ints
 from palestra.errors import Boundary, SchemaError
+from palestra.foundation.encoding import encode_json, floats, ints
 from palestra.trajectory import Completion, Failure, Phase, Segment, Span, StopReason, Task, Trajectory, Turn, Usage
 from palestra.viewer import export_page
 from palestra.viewer.page import page

@@ -6,7 +6,7 @@ import pytest
 
 import palestra
 from palestra import AsyncEnv, Completion, Env, Step, StopReason, Task, Trajectory, Turn
-from palestra.encoding import encode_json
+from palestra.foundation.encoding import encode_json
 from palestra.registry import unregister
 from palestra.viewer.pictures import pictures_of, safe_nodes
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.viewer.serving import serving
 
-from palestra.encoding import encode_json
+from palestra.foundation.encoding import encode_json
 from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
 from palestra.viewer import ViewerServer, open_runs
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palestra.calls import format_call, parse_results
-from palestra.confidential import HIDDEN
 from palestra.core import AsyncEnv, Step, Tool
 from palestra.errors import InfrastructureError, MissingExtra, Unsupported, UsageError
+from palestra.foundation.confidential import HIDDEN
 from palestra.tools import BadArguments, CallForm, tool
 from palestra.trajectory import Content, Task, Text, ToolCall, ToolResult, text_of
+from palestra.trajectory.calls import format_call, parse_results
 from palestra.wrappers import ToolRules, UseTools
 
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra import AsyncEnv, Image, Step, StopReason, Task, Text, Trajectory
-from palestra.calls import format_call
 from palestra.errors import UsageError
 from palestra.tools import tool
 from palestra.trajectory import Content, Phase, ToolCall, text_of
+from palestra.trajectory.calls import format_call
 from palestra.wrappers import KeepHistory, RecordTrajectory, TokenLimit, TurnLimit, UseTools, approximate_tokens
 
 

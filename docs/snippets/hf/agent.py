@@ -4,9 +4,9 @@ import transformers
 import palestra
 from palestra.agents import Program
 from palestra.core import Sampling
-from palestra.engines.hf import HFEngine
-from palestra.models import build_tiny
-from palestra.rendering import renderer_for
+from palestra.inference.engines.hf import HFEngine
+from palestra.inference.models import build_tiny
+from palestra.inference.rendering import renderer_for
 
 
 async def run(episode):  # type: ignore[no-untyped-def]

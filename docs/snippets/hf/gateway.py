@@ -4,9 +4,9 @@ import aiohttp
 import transformers
 
 from palestra.agents import Gateway
-from palestra.engines.hf import HFEngine
-from palestra.models import build_tiny
-from palestra.rendering import renderer_for
+from palestra.inference.engines.hf import HFEngine
+from palestra.inference.models import build_tiny
+from palestra.inference.rendering import renderer_for
 
 folder = build_tiny()  # or any folder that transformers can load
 tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

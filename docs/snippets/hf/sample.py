@@ -2,11 +2,11 @@ import transformers
 
 import palestra
 from palestra.core import Sampling
-from palestra.engines.hf import HFEngine
-from palestra.models import build_tiny
+from palestra.inference.engines.hf import HFEngine
+from palestra.inference.models import build_tiny
+from palestra.inference.rendering import renderer_for
 from palestra.policies.sampled import SampledPolicy
 from palestra.policies.shots import OracleShots
-from palestra.rendering import renderer_for
 
 folder = build_tiny()  # or fetch_smollm2(), or any folder that transformers can load
 renderer = renderer_for(transformers.AutoTokenizer.from_pretrained(folder))

@@ -7,7 +7,7 @@
 ``Wrapper``     the class to inherit from in order to modify an environment.
 
 ``Limited`` and ``AsyncLimited`` wrap the author's object directly and truncate its episodes at the turn limit.
-``palestra.workers`` holds a fourth way: a blocking environment in a process of its own.
+``palestra.adapters.workers`` holds a fourth way: a blocking environment in a process of its own.
 """
 
 from palestra.adapters.blocking import Blocking

@@ -6,7 +6,7 @@ from typing import Any, SupportsIndex
 from palestra.adapters.passing import Passing
 from palestra.core import Env, Step
 from palestra.errors import EpisodeOver, UsageError
-from palestra.seeding import fresh_seed
+from palestra.foundation.seeding import fresh_seed
 from palestra.trajectory import Content, Task
 
 __all__ = ["Guarded"]

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from palestra.agents.recording import Recording
-from palestra.exposition import Histogram, metric
+from palestra.foundation.exposition import Histogram, metric
 
 __all__ = ["GatewayMetrics"]
 

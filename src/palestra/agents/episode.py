@@ -49,11 +49,11 @@ from palestra.agents.messages import (
 )
 from palestra.agents.recording import Recording, record
 from palestra.agents.tooldoor import ToolDoor
-from palestra.calls import CLOSE, OPEN, BadCall, parse_calls
 from palestra.core import Engine, EngineSession, Renderer, Sampling
-from palestra.encoding import Ints, ints
-from palestra.seeding import derive_seed
+from palestra.foundation.encoding import Ints, ints
+from palestra.foundation.seeding import derive_seed
 from palestra.trajectory import Finish, ToolCall
+from palestra.trajectory.calls import CLOSE, OPEN, BadCall, parse_calls
 
 __all__ = ["AgentEpisode", "CallBudget", "CallName", "SamplingRule"]
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from palestra.agents.messages import AgentMessage, AgentRequest, ReplyFinish
 from palestra.core import EngineSession
-from palestra.encoding import Ints
+from palestra.foundation.encoding import Ints
 from palestra.trajectory import Tokens
 
 __all__ = ["FORKS", "Call", "CallGraph", "CallRole", "Link", "Place"]

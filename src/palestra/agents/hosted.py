@@ -1,8 +1,8 @@
 """What a program sees of an episode, and a plain program in a worker process.
 
-A plain function blocks while it plays, so it runs in a worker process that can be killed (``palestra.workers``). Workers host
-environments; ``HostedProgram`` is one whose observations are the program's actions: ``reset`` starts the program and returns
-its first action, and ``step`` passes it an observation and returns the next action.
+A plain function blocks while it plays, so it runs in a worker process that can be killed (``palestra.adapters.workers``).
+Workers host environments; ``HostedProgram`` is one whose observations are the program's actions: ``reset`` starts the program
+and returns its first action, and ``step`` passes it an observation and returns the next action.
 """
 
 import inspect
@@ -19,7 +19,7 @@ import msgspec
 from palestra.agents import mcp_stdio
 from palestra.core import Env, Step
 from palestra.errors import PolicyError
-from palestra.references import resolve
+from palestra.foundation.references import resolve
 from palestra.trajectory import Task
 
 __all__ = ["HostedProgram", "ProgramContext", "Start"]

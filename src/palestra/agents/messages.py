@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from palestra.agents.limits import GatewayLimits
-from palestra.calls import CLOSE, OPEN, format_result, read_arguments
-from palestra.encoding import clean_text
+from palestra.foundation.encoding import clean_text
 from palestra.trajectory import Message, ToolResult
+from palestra.trajectory.calls import CLOSE, OPEN, format_result, read_arguments
 
 __all__ = [
     "AgentMessage",

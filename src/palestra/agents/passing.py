@@ -15,8 +15,8 @@ from palestra.agents.limits import GatewayLimits
 from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, OfferedTools, message
 from palestra.agents.upstream import UpstreamCalls
 from palestra.core import EngineSession, Renderer
-from palestra.encoding import ints
 from palestra.errors import UsageError
+from palestra.foundation.encoding import ints
 
 __all__ = ["PassedEpisode"]
 

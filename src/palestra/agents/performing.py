@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from palestra.adapters.workers import InWorker
 from palestra.agents.hosted import HostedProgram, ProgramContext, Start
 from palestra.agents.rendezvous import Rendezvous
 from palestra.core import AsyncEnv
 from palestra.errors import EpisodeError
 from palestra.trajectory import Content, Task, text_of
-from palestra.workers import InWorker
 
 __all__ = ["InProcess", "InWorkerProcess", "Move", "Performance"]
 

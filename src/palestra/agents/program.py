@@ -26,7 +26,7 @@ from palestra.agents.tooldoor import ToolDoor
 from palestra.agents.upstream import Upstream
 from palestra.core import Conversation, Engine, Renderer, Sampling
 from palestra.errors import EpisodeError, PolicyError, UsageError
-from palestra.references import resolve
+from palestra.foundation.references import resolve
 from palestra.trajectory import Completion, Content, Finish, PlayedRecord, Usage, text_of
 
 __all__ = ["Program"]

@@ -11,8 +11,8 @@ themselves: by turn, by the number of calls before it in its conversation, and b
 import msgspec
 
 from palestra.agents.graph import FORKS, Call, CallGraph, CallRole, Link
-from palestra.segments import SegmentRecorder
 from palestra.trajectory import AgentCall, AgentRecord, Branch, PlayedRecord, Segment
+from palestra.trajectory.segments import SegmentRecorder
 
 __all__ = ["Recording", "record"]
 

@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from palestra.agents.limits import GatewayLimits
-from palestra.connections import Slices, bind
 from palestra.errors import MissingExtra
-from palestra.installation import how_to_install
+from palestra.foundation.connections import Slices, bind
+from palestra.foundation.installation import how_to_install
 
 __all__ = ["served"]
 

@@ -26,8 +26,8 @@ from palestra.agents.holdings import CALL, REQUEST, Holdings
 from palestra.agents.limits import GatewayLimits
 from palestra.agents.messages import BadRequest, quoted
 from palestra.agents.rendezvous import Taken
-from palestra.calls import format_call, parse_results
 from palestra.trajectory import ToolCall
+from palestra.trajectory.calls import format_call, parse_results
 
 __all__ = ["DoorAnswer", "ToolDoor"]
 

@@ -14,10 +14,10 @@ import aiohttp
 import msgspec
 
 from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, FunctionCall, ReplyFinish
-from palestra.confidential import mask_url
-from palestra.connections import Connections
-from palestra.endpoints import Address
 from palestra.errors import InfrastructureError, PolicyError
+from palestra.foundation.confidential import mask_url
+from palestra.foundation.connections import Connections
+from palestra.inference.endpoints import Address
 
 __all__ = ["Upstream", "UpstreamCalls"]
 

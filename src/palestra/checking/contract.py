@@ -16,10 +16,10 @@ from palestra.checking.shelter import keep_interrupt
 from palestra.checking.subject import Subject, closing_quietly
 from palestra.checking.survey import Survey
 from palestra.core import AsyncEnv, Conversation, Env, Step
-from palestra.encoding import encode_json
-from palestra.encoding import shown as safely_shown
 from palestra.errors import EpisodeOver
-from palestra.rollout.episode import EpisodeKey, run_episode
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.encoding import shown as safely_shown
+from palestra.rollouts.episode import EpisodeKey, run_episode
 from palestra.trajectory import Completion, Image, Task, Text
 
 __all__ = [

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from palestra import adapters, workers
+from palestra import adapters
+from palestra.adapters import workers
 from palestra.adapters.loop_thread import LoopThread
 from palestra.checking.episodes import generator_states
 

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from palestra.checking.subject import Subject
-from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
-from palestra.references import reference_of, search_path
+from palestra.foundation.encoding import decode_json, encode_json
+from palestra.foundation.references import reference_of, search_path
 from palestra.registry import EnvSpec
 from palestra.sandbox.procfs import cpu_seconds, descendants_of
 from palestra.trajectory import Task

@@ -21,9 +21,9 @@ from numpy import random as numpy_random
 from palestra.checking.report import shown
 from palestra.checking.shelter import keep_interrupt
 from palestra.core import Env, Step
-from palestra.encoding import encode_json
-from palestra.encoding import shown as safely_shown
-from palestra.rollout.validation import check_bounds
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.encoding import shown as safely_shown
+from palestra.rollouts.validation import check_bounds
 from palestra.trajectory import Task, message_of
 
 __all__ = [

@@ -11,9 +11,9 @@ from palestra import registry
 from palestra.checking.elsewhere import Elsewhere, Order, Recipe
 from palestra.checking.shelter import Shelter
 from palestra.checking.subject import Subject
-from palestra.encoding import decode_json, encode_json
 from palestra.errors import UnknownEnv
-from palestra.references import load_main, resolve
+from palestra.foundation.encoding import decode_json, encode_json
+from palestra.foundation.references import load_main, resolve
 
 __all__ = ["carry_out", "main"]
 

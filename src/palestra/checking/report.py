@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from palestra.encoding import encode_json
+from palestra.foundation.encoding import encode_json
 
 __all__ = ["CheckReport", "Finding", "Status", "Verdict", "failed", "passed", "shown", "skipped", "warned"]
 

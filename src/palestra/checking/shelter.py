@@ -19,8 +19,8 @@ from palestra.adapters.loop_thread import LoopThread
 from palestra.adapters.ownership import Owner
 from palestra.adapters.passing import Passing
 from palestra.core import AsyncEnv, Env, Step
-from palestra.rollout.driving import Overrun, tried
-from palestra.rollout.watchdog import HELD, HeldCall, watched_calls
+from palestra.rollouts.driving import Overrun, tried
+from palestra.rollouts.watchdog import HELD, HeldCall, watched_calls
 from palestra.trajectory import Content, Task
 
 __all__ = ["Shelter", "keep_interrupt"]

@@ -12,10 +12,10 @@ from palestra.checking.episodes import Act, PlayedEpisode, as_random, as_scripte
 from palestra.checking.shelter import Shelter, keep_interrupt
 from palestra.core import AsyncEnv, Env
 from palestra.errors import MissingData, MissingExtra, NotBegun, Unsupported, UsageError
-from palestra.references import reference_of
+from palestra.foundation.references import reference_of
+from palestra.foundation.seeding import derive_seed
 from palestra.registry import EnvSpec
-from palestra.rollout.supply import row_at, row_count
-from palestra.seeding import derive_seed
+from palestra.rollouts.supply import row_at, row_count
 from palestra.trajectory import Task
 
 __all__ = ["Subject", "Target", "closing_quietly", "find"]

@@ -9,10 +9,10 @@ from typing import Any
 import typer
 
 from palestra import __version__
-from palestra.encoding import encode_json
 from palestra.errors import MissingExtra
-from palestra.installation import how_to_install
-from palestra.terminal import terminal_safe
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.installation import how_to_install
+from palestra.foundation.terminal import terminal_safe
 
 __all__ = ["acceptance_report", "gpu_report"]
 

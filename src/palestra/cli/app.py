@@ -14,10 +14,10 @@ import typer
 
 from palestra import __version__
 from palestra.cli.endings import ExitCode, Interrupted
-from palestra.descriptors import raise_descriptor_limit
-from palestra.laziness import import_uninterrupted
-from palestra.telemetry import tracing_if_asked
-from palestra.terminal import terminal_safe
+from palestra.foundation.descriptors import raise_descriptor_limit
+from palestra.foundation.laziness import import_uninterrupted
+from palestra.foundation.telemetry import tracing_if_asked
+from palestra.foundation.terminal import terminal_safe
 
 __all__ = ["app", "app_for", "run_command"]
 

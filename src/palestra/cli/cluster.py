@@ -10,7 +10,7 @@ import typer
 
 from palestra.cluster import ClusterConfig, Dispatcher, load_cluster_config
 from palestra.errors import UsageError
-from palestra.rollout import RolloutFunction, play_episodes
+from palestra.rollouts import RolloutFunction, play_episodes
 
 __all__ = ["CLUSTER", "CLUSTER_CONFIG", "WORKERS", "cluster_of", "dispatcher_of", "rollout_of"]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import typer
 
-from palestra.encoding import encode_json
 from palestra.evaluation import compare_runs, comparison_text
-from palestra.terminal import terminal_safe
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.terminal import terminal_safe
 
 __all__ = ["compare_command"]
 

@@ -12,10 +12,10 @@ import msgspec
 import typer
 
 from palestra.durable import replacing
-from palestra.encoding import encode_json
-from palestra.models.packed import load_demo_model
-from palestra.rollout import rollout
-from palestra.statistics import Score, mean_interval
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.statistics import Score, mean_interval
+from palestra.inference.models.packed import load_demo_model
+from palestra.rollouts import rollout
 from palestra.trajectory import Trajectory, writable
 from palestra.viewer.page import run_page, static_page
 

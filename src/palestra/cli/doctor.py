@@ -11,9 +11,9 @@ from typing import NamedTuple
 import typer
 
 from palestra import __version__
-from palestra.encoding import encode_json
 from palestra.errors import PalestraError
-from palestra.installation import how_to_install
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.installation import how_to_install
 from palestra.registry import list_envs
 
 __all__ = ["doctor_command"]

@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from pathlib import Path
 
-from palestra.confidential import mask
 from palestra.errors import EpisodeError, PalestraError
-from palestra.installation import how_to_install
-from palestra.terminal import terminal_safe
+from palestra.foundation.confidential import mask
+from palestra.foundation.installation import how_to_install
+from palestra.foundation.terminal import terminal_safe
 
 __all__ = ["EXTRAS", "TRACEBACK_VARIABLE", "ExitCode", "Interrupted", "answered", "explain"]
 

@@ -36,16 +36,16 @@ from palestra.cli.settings import (
     named_envs,
 )
 from palestra.cli.targets import check_folder
-from palestra.confidential import mask
-from palestra.encoding import encode_json
-from palestra.envs.panels import load_panel
 from palestra.errors import UsageError
 from palestra.evaluation import Budget, EpisodeScore, Progress, Report, evaluate_async, parse_budget, report_markdown
 from palestra.evaluation.budget import budget_text
 from palestra.evaluation.wording import dollars
-from palestra.rollout import Envs
-from palestra.rollout.defaults import TASKS_PER_ENV
-from palestra.terminal import terminal_safe
+from palestra.foundation.confidential import mask
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.terminal import terminal_safe
+from palestra.rollouts import Envs
+from palestra.rollouts.defaults import TASKS_PER_ENV
+from palestra.suite.panels import load_panel
 
 __all__ = ["eval_command"]
 

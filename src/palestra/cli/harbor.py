@@ -9,21 +9,21 @@ import msgspec
 import typer
 
 from palestra.cli.results import JSON, show
-from palestra.encoding import encode_json
-from palestra.envs.harbor.building import build
-from palestra.envs.harbor.check import CheckSettings, TaskReport, check_tasks
-from palestra.envs.harbor.classes import HOST, classify, environment_reasons, recipe_of
-from palestra.envs.harbor.env import harbor_cache, limits_of
-from palestra.envs.harbor.export import IMAGE, export_tasks
-from palestra.envs.harbor.packs import pack_tasks
-from palestra.envs.harbor.preparing import container_program, prepare
-from palestra.envs.harbor.reading import find_tasks, read_task
-from palestra.envs.harbor.scaffold import new_task
-from palestra.envs.harbor.task import HarborTask
-from palestra.envs.harbor.users import has_users
 from palestra.errors import EpisodeError, SchemaError, Unsupported, UsageError
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.terminal import terminal_safe
 from palestra.sandbox.roots import RootCache
-from palestra.terminal import terminal_safe
+from palestra.worlds.harbor.building import build
+from palestra.worlds.harbor.check import CheckSettings, TaskReport, check_tasks
+from palestra.worlds.harbor.classes import HOST, classify, environment_reasons, recipe_of
+from palestra.worlds.harbor.env import harbor_cache, limits_of
+from palestra.worlds.harbor.export import IMAGE, export_tasks
+from palestra.worlds.harbor.packs import pack_tasks
+from palestra.worlds.harbor.preparing import container_program, prepare
+from palestra.worlds.harbor.reading import find_tasks, read_task
+from palestra.worlds.harbor.scaffold import new_task
+from palestra.worlds.harbor.task import HarborTask
+from palestra.worlds.harbor.users import has_users
 
 __all__ = ["app"]
 

@@ -9,7 +9,7 @@ import typer
 from palestra.cli.results import JSON, READY_JSON, show
 from palestra.cli.targets import check_folder
 from palestra.errors import UsageError
-from palestra.terminal import terminal_safe
+from palestra.foundation.terminal import terminal_safe
 
 __all__ = ["index_app"]
 

@@ -26,7 +26,7 @@ from palestra.interchange import (
     write_preferences,
 )
 from palestra.interchange.selection import best_of_group, preference_pairs, solved
-from palestra.rollout import TrajectoryWriter, read_trajectories
+from palestra.rollouts import TrajectoryWriter, read_trajectories
 from palestra.trajectory import Trajectory
 
 __all__ = ["Format", "Selection", "export_command", "import_command"]

@@ -8,10 +8,10 @@ import typer
 
 from palestra.cli.results import JSON, show
 from palestra.durable import replacing
-from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
 from palestra.evaluation import read_report
 from palestra.evaluation.leaderboard import Leaderboard, LeaderboardEntry, entry_of, leaderboard_page, reference_entries
+from palestra.foundation.encoding import decode_json, encode_json
 
 __all__ = ["leaderboard_command"]
 

@@ -55,7 +55,7 @@ def list_command(
     unmet = {need for need in {need for spec in found for need in spec.needs} if not need.met()}
     specs = [spec for spec in found if spec.tags >= set(tag) and not (ready and _missing(spec, unmet))]
     if as_json:
-        from palestra.encoding import encode_json
+        from palestra.foundation.encoding import encode_json
 
         typer.echo(encode_json([_plain(spec, unmet) for spec in specs]).decode())
         return
@@ -85,8 +85,8 @@ def _nothing(pattern: str, found: list[EnvSpec], tags: list[str]) -> str:
 
 
 def _print_panels(as_json: bool) -> None:
-    from palestra.encoding import encode_json
-    from palestra.envs.panels import list_panels, load_panel
+    from palestra.foundation.encoding import encode_json
+    from palestra.suite.panels import list_panels, load_panel
 
     panels = [load_panel(name) for name in list_panels()]
     if as_json:

@@ -8,8 +8,8 @@ import typer
 from palestra.cli.results import JSON, show
 from palestra.cli.targets import check_folder
 from palestra.errors import MissingExtra, UsageError
-from palestra.installation import how_to_install
-from palestra.models import build_tiny, fetch_smollm2
+from palestra.foundation.installation import how_to_install
+from palestra.inference.models import build_tiny, fetch_smollm2
 
 __all__ = ["app"]
 

@@ -12,7 +12,7 @@ import typer
 
 from palestra.cli.results import JSON, show
 from palestra.errors import UsageError
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 from palestra.registry import list_envs
 
 __all__ = ["app", "new_env"]

@@ -13,7 +13,7 @@ from palestra.cluster.plan import PUBLISHED, EngineFigures, GpuMemory, Plan, Pri
 from palestra.cluster.simulation import Constants
 from palestra.cluster.worlds import read_worlds
 from palestra.errors import MissingExtra, UsageError
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 from palestra.training.memory import RankMemory, in_bytes
 
 __all__ = ["plan_command"]

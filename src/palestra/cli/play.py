@@ -17,9 +17,9 @@ from palestra.adapters import Guarded
 from palestra.cli.settings import WRAPPERS, complete_ids
 from palestra.core import Step
 from palestra.errors import InfrastructureError, Unsupported
+from palestra.foundation.terminal import terminal_safe
 from palestra.registry import make, typed
-from palestra.rollout import RolloutOptions
-from palestra.terminal import terminal_safe
+from palestra.rollouts import RolloutOptions
 from palestra.tools import CallForm, find_calls
 from palestra.trajectory import text_of
 

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from urllib.parse import urlsplit
 
-from palestra.confidential import mask, mask_url
 from palestra.core import Engine, Policy, Sampling
 from palestra.errors import MissingExtra, UsageError
-from palestra.installation import how_to_install
+from palestra.foundation.confidential import mask, mask_url
+from palestra.foundation.installation import how_to_install
+from palestra.foundation.references import resolve, search_here
 from palestra.policies import as_policy
 from palestra.policies.history import History
 from palestra.policies.scripted import BUILT_IN
 from palestra.policies.strategy import HISTORY, named_strategy
-from palestra.references import resolve, search_here
-from palestra.specs import parse_options
+from palestra.registry.specs import parse_options
 
 __all__ = ["PlayerOptions", "named_policy", "playing"]
 
@@ -113,15 +113,15 @@ async def _engine(kind: str, place: str, options: PlayerOptions) -> tuple[Engine
     except ImportError:
         raise MissingExtra(f'"{kind}:{place}" needs transformers: {how_to_install("hf")}') from None
     if kind == "hf":
-        from palestra.engines.hf import HFEngine
+        from palestra.inference.engines.hf import HFEngine
 
         try:
             return HFEngine.load(place), options.tokenizer or place
         except (OSError, ValueError) as error:
             raise UsageError(f"there is no model at {place}: {error}") from None
     _check_address(place, f"{kind}:URL")
-    from palestra.engines.sglang import SGLangEngine
-    from palestra.engines.vllm import VLLMEngine
+    from palestra.inference.engines.sglang import SGLangEngine
+    from palestra.inference.engines.vllm import VLLMEngine
 
     server = VLLMEngine(place) if kind == "vllm" else SGLangEngine(place)
     await server.connect()
@@ -138,9 +138,9 @@ def _check_address(url: str, where: str) -> None:
 def _sampled(name: str, engine: Engine, tokenizer: str, options: PlayerOptions) -> Policy:
     import transformers
 
+    from palestra.inference.rendering import renderer_for
     from palestra.policies.sampled import SampledPolicy
     from palestra.policies.shots import NoShots, OracleShots
-    from palestra.rendering import renderer_for
 
     try:
         words = transformers.AutoTokenizer.from_pretrained(tokenizer)

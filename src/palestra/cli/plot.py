@@ -12,7 +12,7 @@ import typer
 from palestra.cli.results import JSON, show
 from palestra.durable import Inside, read_lines, write_whole
 from palestra.errors import MissingExtra, UsageError
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 from palestra.plots.curves import Course, learning_curves
 
 __all__ = ["plot_command"]

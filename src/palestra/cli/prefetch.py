@@ -3,11 +3,11 @@
 import typer
 
 from palestra.cli.results import JSON, show
-from palestra.envs.data import data_set, data_set_names, load
-from palestra.envs.data.loader import prefetch
-from palestra.envs.data.wheels import WHEELS, fetch_wheels
 from palestra.errors import UsageError
 from palestra.registry import list_envs
+from palestra.suite.data import data_set, data_set_names, load
+from palestra.suite.data.loader import prefetch
+from palestra.suite.data.wheels import WHEELS, fetch_wheels
 
 __all__ = ["prefetch_command"]
 

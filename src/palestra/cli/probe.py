@@ -25,11 +25,11 @@ from palestra.cli.settings import (
     named_envs,
 )
 from palestra.cli.targets import check_folder
-from palestra.encoding import encode_json
 from palestra.errors import UsageError
 from palestra.evaluation.learnability import Probe, ProbeAim
 from palestra.evaluation.probing import GROUP_SIZE, TASKS, probe_async, probe_markdown
-from palestra.terminal import terminal_safe
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.terminal import terminal_safe
 
 __all__ = ["probe_command"]
 

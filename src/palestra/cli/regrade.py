@@ -11,8 +11,8 @@ from palestra.cli.results import JSON, show
 from palestra.cli.settings import EPISODES_AT_ONCE, SECONDS, TOOLS, WRAPPERS
 from palestra.evaluation import read_report, report_markdown
 from palestra.evaluation.regrade import Regrading, regrade_async
+from palestra.foundation.terminal import terminal_safe
 from palestra.registry import typed
-from palestra.terminal import terminal_safe
 
 __all__ = ["regrade_command"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import typer
 
-from palestra.encoding import encode_json
+from palestra.foundation.encoding import encode_json
 
 __all__ = ["JSON", "READY_JSON", "show"]
 

@@ -26,13 +26,13 @@ from palestra.cli.settings import (
     named_envs,
 )
 from palestra.evaluation import SHOWN_CAUSES, episode_of
+from palestra.foundation.terminal import terminal_safe
 from palestra.registry import spec
-from palestra.rollout import RolloutOptions, play_episodes
-from palestra.rollout.playable import check_playable
-from palestra.rollout.recording import Findings, audit, recorded
-from palestra.rollout.resuming import TRAJECTORIES
-from palestra.rollout.supply import names_of
-from palestra.terminal import terminal_safe
+from palestra.rollouts import RolloutOptions, play_episodes
+from palestra.rollouts.playable import check_playable
+from palestra.rollouts.recording import Findings, audit, recorded
+from palestra.rollouts.resuming import TRAJECTORIES
+from palestra.rollouts.supply import names_of
 
 __all__ = ["rollout_command"]
 

@@ -28,9 +28,9 @@ from palestra.cli.settings import (
 )
 from palestra.cli.targets import check_folder
 from palestra.evaluation.scaling import Scaling, scaling_async, scaling_markdown
+from palestra.foundation.terminal import terminal_safe
 from palestra.registry import typed
-from palestra.rollout.defaults import TASKS_PER_ENV
-from palestra.terminal import terminal_safe
+from palestra.rollouts.defaults import TASKS_PER_ENV
 
 __all__ = ["scaling_command"]
 

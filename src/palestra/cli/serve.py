@@ -7,7 +7,7 @@ import typer
 
 from palestra.cli.results import READY_JSON, show
 from palestra.errors import MissingExtra
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 from palestra.registry import typed
 
 __all__ = ["serve_command"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import typer
 
-from palestra.confidential import mask
+from palestra.foundation.confidential import mask
 from palestra.registry import list_envs, typed
-from palestra.rollout.defaults import CONCURRENCY, DEADLINE, TASKS_PER_ENV
+from palestra.rollouts.defaults import CONCURRENCY, DEADLINE, TASKS_PER_ENV
 
 __all__ = [
     "ENVS",

@@ -6,10 +6,10 @@ from typing import Any
 import typer
 
 from palestra.cli.settings import complete_ids
-from palestra.encoding import encode_json, tame
 from palestra.errors import MissingData, PalestraError
+from palestra.foundation.encoding import encode_json, tame
+from palestra.foundation.terminal import terminal_safe
 from palestra.registry import EnvSpec, list_envs, make, spec, typed
-from palestra.terminal import terminal_safe
 from palestra.trajectory import text_of
 
 __all__ = ["show_command"]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from palestra.cli.results import JSON, show
-from palestra.encoding import encode_json
 from palestra.errors import MissingExtra, UsageError
-from palestra.installation import how_to_install
-from palestra.references import search_here
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.installation import how_to_install
+from palestra.foundation.references import search_here
 
 if TYPE_CHECKING:
     from palestra.studies import Cell, Study

@@ -20,11 +20,11 @@ from palestra.cli.targets import check_folder
 from palestra.cluster import ClusterConfig
 from palestra.durable import Inside
 from palestra.errors import MissingExtra, UsageError
-from palestra.installation import how_to_install
-from palestra.laziness import import_uninterrupted
-from palestra.references import Hook, hook, search_here
+from palestra.foundation.installation import how_to_install
+from palestra.foundation.laziness import import_uninterrupted
+from palestra.foundation.references import Hook, hook, search_here
+from palestra.foundation.terminal import terminal_safe
 from palestra.registry import spec, typed
-from palestra.terminal import terminal_safe
 
 if TYPE_CHECKING:
     from palestra.training.config import TrainConfig

@@ -23,10 +23,10 @@ from palestra.cluster.config import ClusterConfig, Pool
 from palestra.cluster.jobs import Job, QueuedEpisode, WorkerSession
 from palestra.cluster.providers import Lost, WorkerHandle, WorkerProvider
 from palestra.cluster.worker import JobOrders, Lease, Played, Setup, StaleSession, decode_batch
-from palestra.encoding import encode_msgpack
 from palestra.errors import Boundary, UsageError
+from palestra.foundation.encoding import encode_msgpack
 from palestra.registry import EnvSpec
-from palestra.rollout import AnyPolicy, Book, Envs, RolloutOptions, episode_keys
+from palestra.rollouts import AnyPolicy, Book, Envs, RolloutOptions, episode_keys
 from palestra.trajectory import Failure, Phase, StopReason, Trajectory
 
 __all__ = ["Dispatcher"]

@@ -9,8 +9,8 @@ from time import monotonic
 from palestra.cluster.providers import WorkerHandle
 from palestra.cluster.worker import Opened, Setup
 from palestra.registry import EnvSpec, spec
-from palestra.rollout import Book, EpisodeKey
-from palestra.rollout.options import book_end
+from palestra.rollouts import Book, EpisodeKey
+from palestra.rollouts.options import book_end
 from palestra.trajectory import Trajectory
 
 __all__ = ["AHEAD", "Job", "QueuedEpisode", "WorkerSession"]

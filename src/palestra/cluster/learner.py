@@ -22,12 +22,12 @@ from palestra.cluster.config import ClusterConfig
 from palestra.cluster.dispatcher import Dispatcher
 from palestra.cluster.rays import RayProvider, connect
 from palestra.cluster.replicas import LASTING, PAUSE, Answering, Relay, ReplicaSettings, start_replicas
-from palestra.connections import free_port
 from palestra.core import Engine
 from palestra.durable import Inside
 from palestra.durable.checkpoint import Checkpoints
 from palestra.errors import PalestraError
-from palestra.rollout import RolloutFunction
+from palestra.foundation.connections import free_port
+from palestra.rollouts import RolloutFunction
 from palestra.training.publishing import WEIGHTS, PublishedWeights
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from palestra.cluster.config import Pool
 from palestra.cluster.providers import Lost, WorkerHandle
 from palestra.cluster.worker import JobOrders, Opened, RolloutWorker
 from palestra.errors import MissingExtra, UsageError
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 
 __all__ = ["RayProvider", "connect"]
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from palestra.core import Engine, EngineSession, Generation, Sampling
-from palestra.encoding import Ints, decode_msgpack, encode_msgpack
 from palestra.errors import InfrastructureError
+from palestra.foundation.encoding import Ints, decode_msgpack, encode_msgpack
 from palestra.training.publishing import PolicyWeights, PublishedWeights
 from palestra.trajectory import Finish, Tokens
 
@@ -68,7 +68,7 @@ class Replica(Answering):
         import torch
         import transformers
 
-        from palestra.engines.hf import HFEngine
+        from palestra.inference.engines.hf import HFEngine
 
         self._settings = settings
         path, dtype = settings.weights.model, getattr(torch, settings.weights.dtype)

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from palestra.encoding import UNWRITABLE, decode_msgpack, encode_msgpack
+from palestra.foundation.encoding import UNWRITABLE, decode_msgpack, encode_msgpack
 from palestra.registry import EnvSpec
-from palestra.rollout import AnyPolicy, EpisodeKey, EpisodeRunner, RolloutOptions
+from palestra.rollouts import AnyPolicy, EpisodeKey, EpisodeRunner, RolloutOptions
 from palestra.trajectory import Trajectory, writable
 
 __all__ = ["JobOrders", "Lease", "Played", "RolloutWorker", "Setup", "StaleSession", "decode_batch"]

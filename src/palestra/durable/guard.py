@@ -24,8 +24,8 @@ import msgspec
 from palestra.durable.files import write_whole
 from palestra.durable.inside import Inside
 from palestra.durable.lock import ANOTHER_FOLDER, lock_folder
-from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
+from palestra.foundation.encoding import decode_json, encode_json
 
 __all__ = ["CONFIG", "Claim", "Identity", "claim"]
 

@@ -19,7 +19,16 @@ from palestra.evaluation.report import (
 )
 from palestra.evaluation.run import EvaluationOptions, Progress, evaluate, evaluate_async
 from palestra.evaluation.runs import compare_runs
-from palestra.statistics import Distribution, Estimate, PartialMean, Score, distribution, mean_interval, pass_all_k, pass_at_k
+from palestra.foundation.statistics import (
+    Distribution,
+    Estimate,
+    PartialMean,
+    Score,
+    distribution,
+    mean_interval,
+    pass_all_k,
+    pass_at_k,
+)
 
 __all__ = [
     "SHOWN_CAUSES",

@@ -14,11 +14,11 @@ from typing import IO
 
 from palestra.core import Conversation, Policy
 from palestra.durable import Inside
-from palestra.encoding import decode_json, encode_json
 from palestra.errors import PolicyError, UsageError
+from palestra.foundation.encoding import decode_json, encode_json
 from palestra.policies import is_privileged, next_completion, policy_name
 from palestra.policies.limits import Budget, SpendingRecord
-from palestra.rollout import Players
+from palestra.rollouts import Players
 from palestra.trajectory import Completion, Finish, Usage
 
 __all__ = ["Budget", "BudgetMeter", "budget_text", "larger", "metered", "parse_budget"]

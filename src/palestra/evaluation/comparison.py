@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.errors import UsageError
-from palestra.seeding import derive
-from palestra.statistics import (
+from palestra.foundation.seeding import derive
+from palestra.foundation.statistics import (
     Estimate,
     MissingScore,
     PartialMean,

@@ -20,13 +20,13 @@ from pathlib import Path
 import msgspec
 
 from palestra.durable import CONFIG, Claim, Identity, Inside, claim, write_whole
-from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
 from palestra.evaluation.rendering import report_html, report_markdown
 from palestra.evaluation.report import EpisodeScore, Report, episode_of
-from palestra.rendering.vocabulary import VOCABULARY
-from palestra.rollout import read_trajectories
-from palestra.rollout.resuming import FAILED, TRAJECTORIES
+from palestra.foundation.encoding import decode_json, encode_json
+from palestra.inference.rendering.vocabulary import VOCABULARY
+from palestra.rollouts import read_trajectories
+from palestra.rollouts.resuming import FAILED, TRAJECTORIES
 
 __all__ = ["EvaluationConfig", "RunFolder", "read_config", "read_episodes", "read_report"]
 

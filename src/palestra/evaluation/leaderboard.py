@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from palestra.encoding import decode_json
 from palestra.errors import SchemaError
 from palestra.evaluation.report import Report, Section
+from palestra.foundation.encoding import decode_json
 from palestra.registry import family_of
 
 __all__ = ["Cell", "Leaderboard", "LeaderboardEntry", "entry_of", "leaderboard_page", "reference_entries"]

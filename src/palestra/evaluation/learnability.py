@@ -22,9 +22,9 @@ import numpy.typing as npt
 from palestra.errors import UsageError
 from palestra.evaluation.comparison import visible_difference
 from palestra.evaluation.report import EpisodeScore, judged
+from palestra.foundation.seeding import derive
+from palestra.foundation.statistics import Distribution, Estimate, Score, distribution, mean_interval, pass_at_k, score_bounds
 from palestra.registry import family_of
-from palestra.seeding import derive
-from palestra.statistics import Distribution, Estimate, Score, distribution, mean_interval, pass_at_k, score_bounds
 
 __all__ = ["EpisodeKey", "Probe", "ProbeAim", "Verdict", "learnability", "spread_share"]
 

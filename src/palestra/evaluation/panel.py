@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from palestra.encoding import encode_json
-from palestra.envs.panels import FrozenPanel, start_all
 from palestra.errors import UsageError
+from palestra.foundation.encoding import encode_json
 from palestra.registry import spec
-from palestra.rollout import Envs
-from palestra.rollout.supply import TaskList, data_digest, expanded, tasks_of
+from palestra.rollouts import Envs
+from palestra.rollouts.supply import TaskList, data_digest, expanded, tasks_of
+from palestra.suite.panels import FrozenPanel, start_all
 from palestra.trajectory import Task, Trajectory
 
 __all__ = ["Panel"]

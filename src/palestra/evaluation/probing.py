@@ -17,14 +17,14 @@ import msgspec
 
 from palestra.adapters.loop_thread import run_anywhere
 from palestra.durable import Inside, write_whole
-from palestra.encoding import encode_json
 from palestra.errors import UsageError
 from palestra.evaluation.folder import read_episodes
 from palestra.evaluation.learnability import EpisodeKey, Probe, ProbeAim, learnability
 from palestra.evaluation.run import evaluate_async
-from palestra.rollout import AnyPolicy, Envs, read_trajectories
-from palestra.rollout.resuming import TRAJECTORIES
-from palestra.statistics import Distribution, Estimate
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.statistics import Distribution, Estimate
+from palestra.rollouts import AnyPolicy, Envs, read_trajectories
+from palestra.rollouts.resuming import TRAJECTORIES
 
 __all__ = ["GROUP_SIZE", "TASKS", "probe", "probe_async", "probe_markdown"]
 

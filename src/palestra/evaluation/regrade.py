@@ -23,21 +23,21 @@ from pathlib import Path
 import msgspec
 
 from palestra.adapters.loop_thread import run_anywhere
+from palestra.adapters.workers import WorkerPool
 from palestra.core import Conversation, Tool
 from palestra.durable import Inside, write_whole
-from palestra.encoding import clean_text, encode_json, floats, ints
 from palestra.errors import PolicyError, UsageError
 from palestra.evaluation.asked import Asked
 from palestra.evaluation.folder import EvaluationConfig, RunFolder, read_config
 from palestra.evaluation.report import EpisodeScore, Report, episode_of, report_on
 from palestra.evaluation.versions import UNKNOWN, environment_versions, package_versions
+from palestra.foundation.encoding import clean_text, encode_json, floats, ints
 from palestra.registry import WrapperFactory, registered, spec
-from palestra.rollout import EpisodeKey, RolloutOptions, Supply, TrajectoryWriter, read_trajectories, run_episode
-from palestra.rollout.defaults import CONCURRENCY, DEADLINE
-from palestra.rollout.episode import CLEAN_UP_SHARE
-from palestra.rollout.resuming import TRAJECTORIES
+from palestra.rollouts import EpisodeKey, RolloutOptions, Supply, TrajectoryWriter, read_trajectories, run_episode
+from palestra.rollouts.defaults import CONCURRENCY, DEADLINE
+from palestra.rollouts.episode import CLEAN_UP_SHARE
+from palestra.rollouts.resuming import TRAJECTORIES
 from palestra.trajectory import Completion, Content, Segment, Span, Task, Trajectory
-from palestra.workers import WorkerPool
 
 __all__ = ["EnvironmentVersions", "RegradedEpisode", "Regrading", "ReplayPolicy", "regrade", "regrade_async"]
 

@@ -10,8 +10,8 @@ from importlib import resources
 from palestra.evaluation.comparison import Comparison, PartialComparison
 from palestra.evaluation.report import PartialScores, Report, Section
 from palestra.evaluation.wording import dollars, mean_words, partial_sentence, signed
+from palestra.foundation.statistics import Distribution
 from palestra.plots.bars import Whisker, forest, quantile_bars, stacked
-from palestra.statistics import Distribution
 
 __all__ = ["SHOWN_CAUSES", "comparison_text", "report_html", "report_markdown"]
 

@@ -23,9 +23,8 @@ import msgspec
 from palestra.errors import UsageError
 from palestra.evaluation.asked import Asked, Bounds, task_name
 from palestra.evaluation.wording import dollars, mean_words
-from palestra.notebooks import html_table
-from palestra.registry import family_of
-from palestra.statistics import (
+from palestra.foundation.notebooks import html_table
+from palestra.foundation.statistics import (
     Distribution,
     Estimate,
     MissingScore,
@@ -39,6 +38,7 @@ from palestra.statistics import (
     pass_at_k,
     score_bounds,
 )
+from palestra.registry import family_of
 from palestra.trajectory import Failure, StopReason, Trajectory, verdicts
 
 __all__ = [
@@ -333,7 +333,7 @@ def _place(failure: Failure) -> str:
     for match in reversed(list(_FRAME.finditer(failure.detail))):
         path = match[1].replace("\\", "/")
         own = path.startswith(_PACKAGE) or "/site-packages/palestra/" in path
-        if own and "/palestra/envs/" not in path:
+        if own and not any(room in path for room in ("/palestra/suite/", "/palestra/worlds/")):
             continue  # what runs the episode
         place = f"{'/'.join(path.split('/')[-2:])}:{match[2]}, in {match[3]}"
         if own or not any(part in path for part in ("/site-packages/", "/lib/python3", "<frozen")):

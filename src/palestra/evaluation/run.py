@@ -20,10 +20,8 @@ from pathlib import Path
 import msgspec
 
 from palestra.adapters.loop_thread import run_anywhere
-from palestra.confidential import mask
 from palestra.core import Tool
 from palestra.durable import Inside
-from palestra.encoding import encode_json
 from palestra.errors import UnknownEnv, UsageError
 from palestra.evaluation.asked import Asked, score_ranges
 from palestra.evaluation.budget import Budget, BudgetMeter, budget_text, larger, metered
@@ -31,11 +29,13 @@ from palestra.evaluation.folder import EvaluationConfig, RunFolder
 from palestra.evaluation.panel import Panel
 from palestra.evaluation.report import EpisodeScore, Report, Spending, episode_of, report_on, same_cause
 from palestra.evaluation.versions import UNKNOWN, environment_versions, package_versions
-from palestra.notebooks import ProgressLine, in_notebook
+from palestra.foundation.confidential import mask
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.notebooks import ProgressLine, in_notebook
+from palestra.inference.rendering.vocabulary import write_vocabulary
 from palestra.policies import as_policy, policy_name
 from palestra.registry import EnvSpec, WrapperFactory, spec
-from palestra.rendering.vocabulary import write_vocabulary
-from palestra.rollout import (
+from palestra.rollouts import (
     AnyPolicy,
     Envs,
     Players,
@@ -45,10 +45,10 @@ from palestra.rollout import (
     play_episodes,
     read_trajectories,
 )
-from palestra.rollout.defaults import CONCURRENCY, DEADLINE, RETRIES
-from palestra.rollout.playable import check_playable
-from palestra.rollout.resuming import FAILED, resume, set_aside
-from palestra.rollout.supply import data_table
+from palestra.rollouts.defaults import CONCURRENCY, DEADLINE, RETRIES
+from palestra.rollouts.playable import check_playable
+from palestra.rollouts.resuming import FAILED, resume, set_aside
+from palestra.rollouts.supply import data_table
 from palestra.trajectory import StopReason, Trajectory
 
 __all__ = ["EvaluationOptions", "Progress", "evaluate", "evaluate_async"]
@@ -146,7 +146,7 @@ def evaluate(
 
     Args:
         envs: An id, a pattern (``"game:*-easy"``), a list of these, an environment class, explicit ``Task`` objects, or a
-            named panel (``palestra.envs.panels.load_panel("agentgym-rl")``).
+            named panel (``palestra.suite.panels.load_panel("agentgym-rl")``).
         policy: A policy, a function of text, ``"random"`` or ``"oracle"``; or a mapping with one of these for each player.
         n: Tasks per environment; by default 100. If ``envs`` are explicit tasks: how many of them; by default all.
         group_size: Episodes per task.

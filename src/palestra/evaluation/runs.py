@@ -12,8 +12,8 @@ from palestra.evaluation.asked import Asked
 from palestra.evaluation.comparison import Comparison, PartialComparison, compare, compare_partial
 from palestra.evaluation.folder import EvaluationConfig, read_config, read_episodes
 from palestra.evaluation.report import EpisodeScore, judged, missing_scores, success_scores, task_scores
+from palestra.foundation.statistics import MissingScore, Score, score_bounds
 from palestra.registry import family_of
-from palestra.statistics import MissingScore, Score, score_bounds
 
 __all__ = ["compare_runs"]
 

@@ -27,18 +27,18 @@ import msgspec
 import numpy as np
 
 from palestra.durable import Inside, write_whole
-from palestra.encoding import encode_json
 from palestra.errors import UsageError
 from palestra.evaluation.report import EpisodeScore, Report, episode_of, judged
 from palestra.evaluation.run import evaluate_async
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.references import Role
+from palestra.foundation.seeding import derive
+from palestra.foundation.statistics import Estimate, Score, mean_interval, mean_of_last, score_bounds
 from palestra.plots.bands import Band, band_curves
 from palestra.policies.choosing import same_action
-from palestra.references import Role
 from palestra.registry import family_of
-from palestra.rollout import AnyPolicy, Envs, read_trajectories
-from palestra.rollout.resuming import TRAJECTORIES
-from palestra.seeding import derive
-from palestra.statistics import Estimate, Score, mean_interval, mean_of_last, score_bounds
+from palestra.rollouts import AnyPolicy, Envs, read_trajectories
+from palestra.rollouts.resuming import TRAJECTORIES
 from palestra.trajectory import Trajectory
 
 __all__ = [

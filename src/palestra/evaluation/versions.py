@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from palestra import core, registry
-from palestra.encoding import encode_json, tame
 from palestra.errors import PalestraError
-from palestra.references import is_reference
+from palestra.foundation.encoding import encode_json, tame
+from palestra.foundation.references import is_reference
 
 __all__ = ["UNKNOWN", "environment_versions", "package_versions"]
 

@@ -1,6 +1,6 @@
 """How reports write numbers: the same words in a terminal, in Markdown, in HTML and in Python."""
 
-from palestra.statistics import Estimate, PartialMean
+from palestra.foundation.statistics import Estimate, PartialMean
 
 __all__ = ["dollars", "mean_words", "partial_sentence", "signed"]
 

@@ -18,11 +18,11 @@ from types import TracebackType
 
 import msgspec
 
-from palestra.encoding import clean_text
 from palestra.errors import InfrastructureError, MissingExtra
+from palestra.foundation.encoding import clean_text
+from palestra.foundation.installation import how_to_install
 from palestra.grading.answers import Demand, reduced
 from palestra.grading.readings import Readings
-from palestra.installation import how_to_install
 
 __all__ = ["MathsGrader"]
 

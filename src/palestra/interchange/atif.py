@@ -13,10 +13,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from palestra.calls import format_call
 from palestra.durable import Inside, write_whole
-from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
+from palestra.foundation.encoding import decode_json, encode_json
 from palestra.interchange.dialogue import SYSTEM, joined, not_scored
 from palestra.trajectory import (
     Completion,
@@ -33,6 +32,7 @@ from palestra.trajectory import (
     text_of,
     writable,
 )
+from palestra.trajectory.calls import format_call
 
 __all__ = ["ATIF_VERSION", "read_atif", "write_atif"]
 

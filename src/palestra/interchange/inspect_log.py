@@ -16,9 +16,8 @@ from typing import Any
 
 import msgspec
 
-from palestra.calls import format_call
-from palestra.encoding import decode_json, encode_json
 from palestra.errors import Boundary, SchemaError
+from palestra.foundation.encoding import decode_json, encode_json
 from palestra.interchange.dialogue import data_url, image_of_url, messages_of, trajectory_of
 from palestra.trajectory import (
     Content,
@@ -35,6 +34,7 @@ from palestra.trajectory import (
     text_of,
     writable,
 )
+from palestra.trajectory.calls import format_call
 
 __all__ = ["LOG_VERSION", "LogHeader", "inspect_name", "read_inspect", "write_inspect"]
 

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from palestra.calls import format_call, format_result
-from palestra.encoding import encode_json
 from palestra.errors import SchemaError
+from palestra.foundation.encoding import encode_json
 from palestra.interchange.dialogue import content_of_parts, messages_of, trajectory_of
 from palestra.policies.chat_wire import wire_messages
 from palestra.trajectory import Message, Task, ToolCall, ToolResult, Trajectory
+from palestra.trajectory.calls import format_call, format_result
 
 __all__ = ["read_openai", "write_openai"]
 

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from palestra.encoding import decode_json, encode_json, floats, ints
 from palestra.errors import MissingExtra, SchemaError
-from palestra.installation import how_to_install
+from palestra.foundation.encoding import decode_json, encode_json, floats, ints
+from palestra.foundation.installation import how_to_install
 from palestra.trajectory import (
     SCHEMA_VERSION,
     AgentRecord,

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from palestra.calls import parse_results
-from palestra.encoding import encode_json
 from palestra.errors import UsageError
+from palestra.foundation.encoding import encode_json
 from palestra.interchange.dialogue import messages_of
 from palestra.trajectory import Message, Trajectory, text_of
+from palestra.trajectory.calls import parse_results
 
 __all__ = ["write_preferences"]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
+from palestra.foundation.statistics import Distribution
 from palestra.plots.axes import color_of, ticks_inside
-from palestra.statistics import Distribution
 
 __all__ = ["Whisker", "forest", "quantile_bars", "stacked"]
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from palestra.foundation.statistics import student_quantile
 from palestra.plots.axes import color_of, round_ticks, ticks_inside
-from palestra.statistics import student_quantile
 
 __all__ = ["Course", "Frame", "framed", "learning_curves", "line", "mean_and_band", "page"]
 

@@ -13,8 +13,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from palestra.core import AsyncEnv, Conversation, Policy
+from palestra.foundation.seeding import derive_seed
 from palestra.policies.acting import next_completion
-from palestra.seeding import derive_seed
 from palestra.trajectory import Completion, Finish, Message, Text, Tokens, Usage
 
 __all__ = ["Aside", "Calls", "cost_of", "together", "with_text"]

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from palestra.confidential import mask_url
-from palestra.connections import Connections
 from palestra.core import Conversation, Sampling, Tool
-from palestra.endpoints import Address
 from palestra.errors import InfrastructureError, PolicyError, UsageError
+from palestra.foundation.confidential import mask_url
+from palestra.foundation.connections import Connections
+from palestra.inference.endpoints import Address
 from palestra.policies.chat_wire import Answer, is_overflow, read_answer, tool_specs, wire_messages
 from palestra.policies.history import FullHistory, History
 from palestra.policies.limits import Budget, Gate, SpendingRecord

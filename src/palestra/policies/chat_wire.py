@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from palestra.calls import format_call, parse_calls, parse_results
 from palestra.core import Tool
 from palestra.errors import PolicyError
 from palestra.trajectory import Content, Image, Message, Text, ToolCall, text_of
+from palestra.trajectory.calls import format_call, parse_calls, parse_results
 
 __all__ = ["Answer", "is_overflow", "read_answer", "tool_specs", "wire_messages"]
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from palestra.core import Conversation, Policy
 from palestra.errors import PolicyError, UsageError
+from palestra.foundation.references import Role
 from palestra.grading import last_boxed
 from palestra.policies.asides import Aside, Calls, together, with_text
 from palestra.policies.strategy import Strategy
-from palestra.references import Role
 from palestra.trajectory import Completion, Finish
 
 __all__ = ["JUDGE", "BestOf", "likelihood", "majority", "same_action"]

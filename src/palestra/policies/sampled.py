@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from palestra.core import Conversation, Engine, EngineSession, Generation, Renderer, Sampling
-from palestra.encoding import Ints, ints
+from palestra.foundation.encoding import Ints, ints
+from palestra.foundation.seeding import derive_seed
+from palestra.foundation.telemetry import span
 from palestra.policies.history import FullHistory, History
 from palestra.policies.shots import NoShots, Shots
-from palestra.seeding import derive_seed
-from palestra.telemetry import span
 from palestra.trajectory import Completion, Finish, Message, Tokens, Usage
 
 __all__ = ["SampledPolicy"]

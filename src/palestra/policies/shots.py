@@ -14,8 +14,8 @@ import msgspec
 
 from palestra.core import AsyncEnv
 from palestra.errors import UsageError
+from palestra.foundation.seeding import derive_seed
 from palestra.registry import make_async
-from palestra.seeding import derive_seed
 from palestra.trajectory import Message, Task, observed
 
 __all__ = ["NoShots", "OracleShots", "Shots"]

@@ -15,11 +15,11 @@ from typing import Any
 
 from palestra.core import Conversation, Policy
 from palestra.errors import UsageError
+from palestra.foundation.references import Role
 from palestra.policies.acting import is_privileged, policy_name
 from palestra.policies.asides import Aside
 from palestra.policies.scripted import as_policy
-from palestra.references import Role
-from palestra.specs import parse_options
+from palestra.registry.specs import parse_options
 from palestra.trajectory import Completion, Message
 
 __all__ = ["HISTORY", "STRATEGY", "Strategy", "Thread", "named_strategy", "split_reply"]

@@ -5,7 +5,7 @@ Other environments can be played with it, but it has learned nothing about them.
 """
 
 from palestra.core import Sampling
-from palestra.models.packed import load_demo_model
+from palestra.inference.models.packed import load_demo_model
 from palestra.policies.sampled import SampledPolicy
 
 __all__ = ["tiny_policy"]

@@ -7,7 +7,7 @@ There is no fallback: if bubblewrap is missing, the error names the package to i
 from typing import Any
 
 from palestra.errors import UsageError
-from palestra.references import resolve
+from palestra.foundation.references import resolve
 from palestra.sandbox.contract import KilledBy, Limits, Outcome, Program, ResourceUsage, Sandbox, SandboxSession
 from palestra.sandbox.local import Bubblewrap, Unboxed
 

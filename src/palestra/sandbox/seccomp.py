@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from palestra.errors import MissingExtra
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 
 __all__ = ["DENIED", "filter_program"]
 

@@ -2,9 +2,9 @@
 
 from contextlib import AbstractAsyncContextManager
 
+from palestra.foundation.sharing import SharedPerLoop
 from palestra.sandbox.contract import Limits, Sandbox
 from palestra.sandbox.local import Bubblewrap
-from palestra.sharing import SharedPerLoop
 
 __all__ = ["shared_sandbox"]
 

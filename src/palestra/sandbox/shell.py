@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from palestra.errors import InfrastructureError, Unsupported, UsageError
+from palestra.foundation.sharing import SharedPerLoop
 from palestra.sandbox.box import Exit
 from palestra.sandbox.contract import KilledBy, Limits
 from palestra.sandbox.files import fetch_file
@@ -28,7 +29,6 @@ from palestra.sandbox.profile import require_boxes
 from palestra.sandbox.screen import clean
 from palestra.sandbox.shell_box import ShellBox, ShellPool
 from palestra.sandbox.shell_profile import HOME, NEXT, SHELL_LIMITS, ShellProfile
-from palestra.sharing import SharedPerLoop
 
 __all__ = ["HOME", "SHELL_LIMITS", "NewFile", "Shell", "ShellOutcome", "ShellProcess", "Shells", "shared_shells"]
 

@@ -16,7 +16,6 @@ from palestra import core
 from palestra.adapters.meter import MOST_BYTES, MOST_STEPS, LoopMeter
 from palestra.adapters.ownership import cancel_guarded, guarded_task
 from palestra.core import AsyncEnv
-from palestra.encoding import clean_text
 from palestra.errors import (
     EnvError,
     EpisodeError,
@@ -30,7 +29,8 @@ from palestra.errors import (
     Unsupported,
     UsageError,
 )
-from palestra.seeding import fresh_seed
+from palestra.foundation.encoding import clean_text
+from palestra.foundation.seeding import fresh_seed
 from palestra.serve.link import SILENT_BEATS, Broken, Link, Refused
 from palestra.serve.tokens import token_for
 from palestra.serve.wire import (

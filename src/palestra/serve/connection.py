@@ -17,8 +17,8 @@ from websockets.http11 import Request
 from websockets.protocol import Event, State
 from websockets.server import ServerProtocol
 
-from palestra.connections import Slices
 from palestra.errors import SchemaError
+from palestra.foundation.connections import Slices
 from palestra.serve.logs import Sparse
 from palestra.serve.requests import SLOT
 from palestra.serve.session import ServerSession

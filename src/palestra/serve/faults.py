@@ -1,7 +1,7 @@
 """What a client learns about an exception on the server: a code, a short message, never a traceback."""
 
-from palestra.confidential import mask_start
 from palestra.errors import EpisodeOver, Unsupported, UsageError
+from palestra.foundation.confidential import mask_start
 from palestra.serve.wire import Code, Fault
 from palestra.trajectory import Failure, Phase
 

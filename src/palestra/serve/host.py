@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
+from palestra.adapters.workers import WorkerPool
 from palestra.core import AsyncEnv, Env
 from palestra.errors import UsageError
+from palestra.foundation.seeding import derive_seed
 from palestra.registry import EnvSpec, build, is_pattern, list_envs, spec
-from palestra.seeding import derive_seed
 from palestra.trajectory import Task
-from palestra.workers import WorkerPool
 
 __all__ = ["Host", "Offer"]
 

@@ -22,7 +22,7 @@ import msgspec
 
 from palestra.adapters.ownership import guarded_task
 from palestra.errors import EnvError, InfrastructureError, SchemaError
-from palestra.rollout.driving import Outcome, Overrun, tried
+from palestra.rollouts.driving import Outcome, Overrun, tried
 from palestra.serve.faults import RETRY_AFTER, fault_of
 from palestra.serve.host import Host
 from palestra.serve.metrics import Metrics

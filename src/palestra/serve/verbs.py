@@ -11,9 +11,9 @@ import msgspec
 from palestra.adapters.interrupts import interrupts
 from palestra.adapters.ownership import Owner, guarded_task
 from palestra.core import AsyncEnv, Env
-from palestra.encoding import clean_text
-from palestra.rollout.driving import Outcome, tried
-from palestra.rollout.validation import kept_reset, kept_step
+from palestra.foundation.encoding import clean_text
+from palestra.rollouts.driving import Outcome, tried
+from palestra.rollouts.validation import kept_reset, kept_step
 from palestra.serve.host import Host, Offer
 from palestra.serve.session import ServerSession
 from palestra.serve.shares import Shares

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from palestra.encoding import encode_json, encode_msgpack
 from palestra.errors import Boundary, SchemaError
+from palestra.foundation.encoding import encode_json, encode_msgpack
 from palestra.trajectory import Content, Task
 
 __all__ = [

@@ -9,8 +9,8 @@ import numpy as np
 from palestra.durable import write_whole
 from palestra.errors import UsageError
 from palestra.evaluation.scaling import estimate_band
+from palestra.foundation.statistics import Estimate, Score, mean_interval, mean_of_last, score_bounds
 from palestra.plots.bands import Band, band_curves
-from palestra.statistics import Estimate, Score, mean_interval, mean_of_last, score_bounds
 from palestra.studies.results import BudgetScores, RunResult
 
 __all__ = ["BudgetScore", "Spent", "budget_figure", "spent"]

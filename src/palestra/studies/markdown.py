@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterator, Sequence
 import numpy as np
 
 from palestra.evaluation.comparison import compare
-from palestra.statistics import Estimate, Score, mean_interval, score_bounds
+from palestra.foundation.statistics import Estimate, Score, mean_interval, score_bounds
 from palestra.studies.results import RunResult
 from palestra.studies.study import Study
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from palestra.durable import Inside, write_whole
-from palestra.encoding import decode_json
 from palestra.errors import SchemaError, UsageError
+from palestra.foundation.encoding import decode_json
 
 __all__ = ["PACKED", "packed_path", "read_packed", "write_packed"]
 

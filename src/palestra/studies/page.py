@@ -16,8 +16,8 @@ import numpy as np
 
 from palestra.durable import write_whole
 from palestra.errors import UsageError
+from palestra.foundation.statistics import Score, score_bounds
 from palestra.plots.bands import Band, band_curves
-from palestra.statistics import Score, score_bounds
 from palestra.studies.budgets import BudgetScore, budget_figure, spent
 from palestra.studies.curves import reached_table, seconds_figure, step_caption, step_figure
 from palestra.studies.markdown import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from palestra.evaluation.comparison import compare
-from palestra.statistics import Score, score_bounds
+from palestra.foundation.statistics import Score, score_bounds
 from palestra.studies.markdown import by_seed, paired_difference, table, task_scores
 from palestra.studies.results import RunResult
 from palestra.studies.study import ArmPair, Study

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.errors import UsageError
-from palestra.seeding import derive
+from palestra.foundation.seeding import derive
 from palestra.studies.results import RunResult
 
 __all__ = ["Interval", "Profile", "Ranking", "Scores", "profile", "rank_arms", "scores_of"]

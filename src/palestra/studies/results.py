@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from palestra.durable import Inside, write_whole
-from palestra.encoding import decode_json
 from palestra.errors import SchemaError, UsageError
+from palestra.foundation.encoding import decode_json
 from palestra.studies.packing import packed_path, read_packed, write_packed
 from palestra.studies.study import Cell, Study
 

@@ -26,10 +26,10 @@ import torch
 from palestra.durable import Inside, lock_folder, write_whole
 from palestra.errors import EnvError, UsageError
 from palestra.evaluation.versions import package_versions
-from palestra.models import find_model
+from palestra.foundation.seeding import derive_seed
+from palestra.inference.models import find_model
 from palestra.registry import make
-from palestra.rollout import rollout
-from palestra.seeding import derive_seed
+from palestra.rollouts import rollout
 from palestra.studies.packing import read_packed
 from palestra.studies.results import (
     BudgetScores,

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from palestra.core import Engine, EngineSession, Generation, Sampling
-from palestra.encoding import Ints, ints
 from palestra.errors import PalestraError
+from palestra.foundation.encoding import Ints, ints
 from palestra.testing.conformance import ConformanceResult, expect, run_checks
 from palestra.trajectory import Finish
 

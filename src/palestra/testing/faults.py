@@ -16,7 +16,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from palestra.seeding import derive
+from palestra.foundation.seeding import derive
 
 __all__ = ["EVEN_RATES", "FaultKind", "FaultProxy"]
 

@@ -14,7 +14,7 @@ from typing import Any
 from palestra.adapters import Wrapper
 from palestra.core import AsyncEnv, Step
 from palestra.errors import UsageError
-from palestra.seeding import derive
+from palestra.foundation.seeding import derive
 from palestra.trajectory import Content, Task
 
 __all__ = ["Latency"]

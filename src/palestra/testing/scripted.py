@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from palestra.core import EngineSession, Generation, Reply, Sampling
-from palestra.encoding import Ints, floats, ints
 from palestra.errors import UsageError
+from palestra.foundation.encoding import Ints, floats, ints
 from palestra.trajectory import Finish, Message, Tokens, text_of
 
 __all__ = ["ByteRenderer", "Script", "ScriptedEngine"]

@@ -1,7 +1,7 @@
 """The forms in which models write tool calls.
 
-The canonical form is ``palestra.calls``'s: ``<tool_call>{"name": …, "arguments": {…}}</tool_call>`` (Hermes, Qwen). Where an
-environment lends tools, models may be allowed to write calls in other forms too; this module finds all of them.
+The canonical form is ``palestra.trajectory.calls``'s: ``<tool_call>{"name": …, "arguments": {…}}</tool_call>`` (Hermes, Qwen).
+Where an environment lends tools, models may be allowed to write calls in other forms too; this module finds all of them.
 
 Reading is total and linear: any text gives a list of calls and of attempts that failed, each with a sentence for the model. An
 attempt that cannot be read is never mistaken for an ordinary action. What stands in ``<think>`` is a thought, not a call.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from palestra.calls import CLOSE, OPEN, BadCall, call_end, read_arguments, read_call
 from palestra.trajectory import ToolCall
+from palestra.trajectory.calls import CLOSE, OPEN, BadCall, call_end, read_arguments, read_call
 
 __all__ = ["CallForm", "find_calls"]
 

@@ -17,9 +17,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Mutabl
 from dataclasses import dataclass, field
 from typing import Any
 
-from palestra.encoding import encode_json
 from palestra.errors import InfrastructureError, MissingExtra, SchemaError, ToolError, UsageError
-from palestra.installation import how_to_install
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.installation import how_to_install
 from palestra.trajectory import ToolResult
 
 __all__ = ["McpServer", "McpTool"]

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from palestra.confidential import HIDDEN, SHORTEST
-from palestra.encoding import clean_text
-from palestra.terminal import terminal_safe
+from palestra.foundation.confidential import HIDDEN, SHORTEST
+from palestra.foundation.encoding import clean_text
+from palestra.foundation.terminal import terminal_safe
 
 __all__ = ["hide", "presentable"]
 

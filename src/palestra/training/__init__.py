@@ -12,7 +12,7 @@ Importing this package does not import torch, so the mathematics can be read, te
 
 from typing import TYPE_CHECKING, Any
 
-from palestra.references import hook
+from palestra.foundation.references import hook
 
 if TYPE_CHECKING:
     from palestra.training.algorithms.advantage import Credit

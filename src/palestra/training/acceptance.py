@@ -26,8 +26,8 @@ import transformers
 from torch.distributed.tensor import DTensor
 
 from palestra.durable.ledger import read_ledger
-from palestra.encoding import floats, ints
-from palestra.models import build_tiny
+from palestra.foundation.encoding import floats, ints
+from palestra.inference.models import build_tiny
 from palestra.training.config import TrainConfig
 from palestra.training.export import export_model
 from palestra.training.learner.batch import Batch, PackingConfig

@@ -16,10 +16,10 @@ import transformers
 from palestra.core import Engine, Sampling
 from palestra.durable import Inside
 from palestra.errors import UsageError
-from palestra.models import find_model
+from palestra.foundation.seeding import derive_seed
+from palestra.inference.models import find_model
+from palestra.inference.rendering.vocabulary import write_vocabulary
 from palestra.policies.sampled import SampledPolicy
-from palestra.rendering.vocabulary import write_vocabulary
-from palestra.seeding import derive_seed
 from palestra.training.config import ENGINE, TrainConfig
 from palestra.training.engines import EngineSetup
 from palestra.training.learner.learner import Learner

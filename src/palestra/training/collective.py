@@ -23,10 +23,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from palestra.connections import free_port
-from palestra.engines.collective import GROUP, Invitation, ReceivingEngine, WeightBucket, while_sending
-from palestra.engines.replicas import ServerReplica
 from palestra.errors import InfrastructureError, PolicyError, UsageError
+from palestra.foundation.connections import free_port
+from palestra.inference.engines.collective import GROUP, Invitation, ReceivingEngine, WeightBucket, while_sending
+from palestra.inference.engines.replicas import ServerReplica
 from palestra.training.publishing import PolicyWeights
 
 __all__ = ["CollectiveTransfer", "WeightStream", "bucketed"]

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from palestra.errors import UsageError
+from palestra.foundation.references import Hook, Role, parse_hook
 from palestra.policies import strategy
-from palestra.references import Hook, Role, parse_hook
 from palestra.training.algorithms.advantage import AdvantageConfig
 from palestra.training.algorithms.entropy import Anneal, EntropyTarget
 from palestra.training.algorithms.groups import PartialGroups

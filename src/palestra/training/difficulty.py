@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.errors import UsageError
-from palestra.references import Hook, Role
+from palestra.foundation.references import Hook, Role
 
 __all__ = ["DIFFICULTY", "RowOutcome", "SolveRate", "difficulty_weights", "running_rates"]
 

@@ -14,10 +14,10 @@ import torch
 import transformers
 
 from palestra.core import Engine
-from palestra.engines.hf import HFEngine
-from palestra.engines.sglang import SGLangEngine
-from palestra.engines.vllm import VLLMEngine
 from palestra.errors import UsageError
+from palestra.inference.engines.hf import HFEngine
+from palestra.inference.engines.sglang import SGLangEngine
+from palestra.inference.engines.vllm import VLLMEngine
 from palestra.training.collective import CollectiveTransfer
 from palestra.training.config import TRANSFER, TrainConfig
 from palestra.training.launching import SERVERS, Fleet, LaunchedEngine, server_commands

@@ -13,8 +13,8 @@ import transformers
 from palestra.durable import Inside
 from palestra.durable.checkpoint import Checkpoints, verify
 from palestra.errors import SchemaError, UsageError
-from palestra.models.choice import find_finished_model
-from palestra.models.home import new_model
+from palestra.foundation.home import new_model
+from palestra.inference.models.choice import find_finished_model
 from palestra.training.card import model_card
 from palestra.training.config import TrainConfig
 from palestra.training.learner.loading import load_model

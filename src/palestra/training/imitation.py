@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from palestra.core import Conversation, EngineSession, Generation, Policy, Renderer, Sampling
-from palestra.encoding import Ints, floats, ints
+from palestra.foundation.encoding import Ints, floats, ints
+from palestra.foundation.seeding import derive
 from palestra.policies import as_policy, is_privileged, next_completion, policy_name
 from palestra.policies.sampled import SampledPolicy
-from palestra.seeding import derive
 from palestra.training.algorithms.loss import LossConfig
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner

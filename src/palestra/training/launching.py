@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-from palestra.connections import free_port
 from palestra.core import EngineSession, Generation, Sampling
-from palestra.encoding import Ints
-from palestra.engines.remote import RemoteEngine
 from palestra.errors import InfrastructureError, UsageError
+from palestra.foundation.connections import free_port
+from palestra.foundation.encoding import Ints
+from palestra.inference.engines.remote import RemoteEngine
 from palestra.training.config import TrainConfig
 from palestra.training.served import ServedEngine
 

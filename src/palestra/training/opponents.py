@@ -23,10 +23,10 @@ import numpy as np
 
 from palestra.core import Conversation, Engine, Policy
 from palestra.errors import PolicyError, UsageError
+from palestra.foundation.references import Hook, Role, parse_hook
+from palestra.foundation.seeding import derive
 from palestra.policies import is_privileged, next_completion
-from palestra.references import Hook, Role, parse_hook
-from palestra.rollout import EpisodeKey, Seating
-from palestra.seeding import derive
+from palestra.rollouts import EpisodeKey, Seating
 from palestra.training.publishing import PolicyWeights, PublishedWeights
 from palestra.trajectory import Completion, Trajectory, TrajectoryGroup
 

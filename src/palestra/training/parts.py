@@ -10,8 +10,8 @@ from math import prod
 
 from palestra.agents import CallBudget, Program
 from palestra.core import AsyncEnv, Policy, Tool
+from palestra.foundation.references import Hook, Role, hook, is_reference, parse_hook, resolve
 from palestra.policies.sampled import SampledPolicy
-from palestra.references import Hook, Role, hook, is_reference, parse_hook, resolve
 from palestra.registry import register, spec
 from palestra.training.algorithms.advantage import ADVANTAGE
 from palestra.training.algorithms.horizon import HORIZON

@@ -20,14 +20,13 @@ import torch
 import transformers
 
 from palestra.agents.capture import Capture, probe
-from palestra.calls import format_call
 from palestra.core import Conversation
 from palestra.errors import UsageError
+from palestra.foundation.seeding import derive_seed
 from palestra.policies import as_policy
 from palestra.registry import spec
-from palestra.rollout import RolloutOptions, play_episodes, rollout
-from palestra.rollout.supply import row_count
-from palestra.seeding import derive_seed
+from palestra.rollouts import RolloutOptions, play_episodes, rollout
+from palestra.rollouts.supply import row_count
 from palestra.training.algorithms.groups import PartialGroups
 from palestra.training.algorithms.horizon import turns_at
 from palestra.training.algorithms.loss import PolicyTokens, TokenStatistics, policy_loss
@@ -41,6 +40,7 @@ from palestra.training.prompts import prompt_options
 from palestra.training.publishing import PolicyWeights
 from palestra.training.trainer import Trainer
 from palestra.trajectory import AgentRecord, Completion, Finish, StopReason, Task, ToolCall, Trajectory, TrajectoryGroup
+from palestra.trajectory.calls import format_call
 
 __all__ = ["PreflightFinding", "examine", "preflight"]
 

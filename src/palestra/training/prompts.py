@@ -3,9 +3,9 @@
 from typing import Any
 
 from palestra.core import Renderer
+from palestra.inference.rendering import renderer_for
 from palestra.policies.history import History
 from palestra.policies.shots import NoShots, OracleShots
-from palestra.rendering import renderer_for
 from palestra.training.config import HISTORY, PromptSettings
 
 __all__ = ["prompt_options", "renderer_of"]

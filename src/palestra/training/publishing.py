@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from palestra.durable import Inside
-from palestra.engines.replicas import LoraAdapter
+from palestra.inference.engines.replicas import LoraAdapter
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -21,9 +21,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from palestra.confidential import mask_url
 from palestra.durable.guard import CONFIG
 from palestra.errors import UsageError
+from palestra.foundation.confidential import mask_url
 from palestra.training.config import TrainConfig
 
 __all__ = ["FREE", "find_recipe", "kept", "load_recipe", "names", "presets", "recorded", "saved_config"]

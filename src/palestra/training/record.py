@@ -18,9 +18,9 @@ import msgspec
 import numpy as np
 
 from palestra.durable import Inside, LineWriter, keep_lines, read_lines
-from palestra.encoding import decode_json
 from palestra.errors import SchemaError
-from palestra.rollout import TrajectoryWriter
+from palestra.foundation.encoding import decode_json
+from palestra.rollouts import TrajectoryWriter
 from palestra.training.algorithms.groups import Array
 from palestra.training.experience import USED, Experience
 from palestra.training.heldout import EVALUATIONS

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from palestra.errors import UsageError
-from palestra.references import Hook
+from palestra.foundation.references import Hook
 from palestra.training.config import GRADER, GROUP_REWARD
 from palestra.trajectory import Trajectory, TrajectoryGroup
 

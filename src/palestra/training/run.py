@@ -18,7 +18,7 @@ from typing import Any
 
 from palestra.adapters.loop_thread import run_anywhere
 from palestra.durable import Identity, claim
-from palestra.rendering.vocabulary import VOCABULARY
+from palestra.inference.rendering.vocabulary import VOCABULARY
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
 from palestra.training.heldout import EVALUATIONS

@@ -8,9 +8,9 @@ import asyncio
 from typing import Any, Protocol, runtime_checkable
 
 from palestra.core import EngineSession, Generation, Sampling
-from palestra.encoding import Ints
-from palestra.engines.remote import RemoteEngine
 from palestra.errors import UsageError
+from palestra.foundation.encoding import Ints
+from palestra.inference.engines.remote import RemoteEngine
 from palestra.training.publishing import Transfer
 
 __all__ = ["ServedEngine", "SleepingEngine", "sleeping_engine"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from palestra.durable import Inside
-from palestra.rollout import TrajectoryWriter, read_trajectories
+from palestra.rollouts import TrajectoryWriter, read_trajectories
 from palestra.training.admission import Admission
 from palestra.trajectory import Trajectory, TrajectoryGroup
 

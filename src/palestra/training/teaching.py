@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from palestra.encoding import Ints
 from palestra.errors import UsageError
-from palestra.references import Hook, Role, parse_hook
+from palestra.foundation.encoding import Ints
+from palestra.foundation.references import Hook, Role, parse_hook
 from palestra.training.algorithms.groups import Array
 from palestra.training.learner.batch import Batch
 
@@ -129,7 +129,7 @@ async def check_context(settings: TeacherSettings | None, length: int, deadline:
 
     vLLM samples at least one token after every prompt, and refuses a prompt that leaves no room for it.
     """
-    from palestra.engines.vllm import VLLMEngine
+    from palestra.inference.engines.vllm import VLLMEngine
 
     if settings is None or settings.name != "vllm":
         return
@@ -144,7 +144,7 @@ async def check_context(settings: TeacherSettings | None, length: int, deadline:
 
 
 async def _scores(setup: TeacherSetup, segments: Sequence[Ints]) -> list[Array]:
-    from palestra.engines.vllm import VLLMEngine
+    from palestra.inference.engines.vllm import VLLMEngine
 
     places = asyncio.Semaphore(_CALLS)
     engine = VLLMEngine(setup.settings.urls, timeout=setup.deadline)

@@ -37,17 +37,17 @@ from palestra.durable import Inside
 from palestra.durable.checkpoint import Checkpoints, Manifest
 from palestra.durable.ledger import BEGINNING, Ledger, LedgerPosition, State
 from palestra.errors import SchemaError, UsageError
+from palestra.foundation.seeding import derive, derive_seed
+from palestra.foundation.telemetry import span
 from palestra.policies import as_policy, is_privileged
 from palestra.policies.sampled import SampledPolicy
-from palestra.rollout import (
+from palestra.rollouts import (
     Places,
     RolloutFunction,
     RolloutOptions,
     grouped_by_task,
     play_episodes,
 )
-from palestra.seeding import derive, derive_seed
-from palestra.telemetry import span
 from palestra.training.admission import Admission
 from palestra.training.agreement import SamplerWatch
 from palestra.training.algorithms.horizon import Schedule, StepOutcome, turns_at

@@ -16,10 +16,10 @@ from safetensors import safe_open
 from palestra.core import Sampling
 from palestra.durable import Inside
 from palestra.errors import SchemaError, UsageError
+from palestra.foundation.references import parse_hook
+from palestra.foundation.seeding import derive, derive_seed
 from palestra.policies import as_policy
-from palestra.references import parse_hook
-from palestra.rollout import collect
-from palestra.seeding import derive, derive_seed
+from palestra.rollouts import collect
 from palestra.training.config import DEMONSTRATOR, TrainConfig, WarmStart
 from palestra.training.imitation import TaughtPolicy, imitate
 from palestra.training.learner.learner import Learner

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from palestra.errors import MissingExtra
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 from palestra.training.config import WRITER, TrainConfig
 from palestra.training.recipe import recorded
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from palestra.encoding import Floats, Ints, clean_text
+from palestra.foundation.encoding import Floats, Ints, clean_text
 from palestra.trajectory.content import Content
 
 __all__ = ["Completion", "Finish", "Message", "Tokens", "ToolCall", "ToolResult", "Usage", "observed", "opening_of"]
@@ -16,7 +16,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One message of a conversation, as a chat template sees it."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    """``tool`` marks an observation that answers tool calls; ``palestra.calls.parse_results`` reads its text."""
+    """``tool`` marks an observation that answers tool calls; ``palestra.trajectory.calls.parse_results`` reads its text."""
     content: Content
     reasoning: str = ""
     """The thinking before an assistant's content, for models that keep the two apart."""

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from palestra.encoding import encode_msgpack
-from palestra.notebooks import html_table
+from palestra.foundation.encoding import encode_msgpack
+from palestra.foundation.notebooks import html_table
 from palestra.trajectory.agent import AgentRecord
 from palestra.trajectory.completion import Completion
 from palestra.trajectory.content import Content, text_of

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
-from palestra.confidential import mask, mask_end, mask_start
-from palestra.encoding import clean_text
 from palestra.errors import Boundary, EpisodeError, boundary_of
+from palestra.foundation.confidential import mask, mask_end, mask_start
+from palestra.foundation.encoding import clean_text
 
 __all__ = ["Failure", "Phase", "message_of", "traceback_of"]
 

@@ -7,7 +7,7 @@ observations between two turns inside it and masked out. Segments are never merg
 import msgspec
 import numpy as np
 
-from palestra.encoding import Floats, Ints, floats, ints
+from palestra.foundation.encoding import Floats, Ints, floats, ints
 from palestra.trajectory.episode import Trajectory
 from palestra.trajectory.segment import Segment
 

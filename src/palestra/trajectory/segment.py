@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.encoding import Floats, Ints
+from palestra.foundation.encoding import Floats, Ints
 
 __all__ = ["Segment", "Span"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from palestra.encoding import encode_msgpack
+from palestra.foundation.encoding import encode_msgpack
 
 __all__ = ["Task"]
 

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from palestra.encoding import clean_text, decode_json, encode_json, tame
 from palestra.errors import EnvError, SchemaError
+from palestra.foundation.encoding import clean_text, decode_json, encode_json, tame
 from palestra.trajectory.completion import Completion
 from palestra.trajectory.content import Content, Text
 from palestra.trajectory.episode import StopReason, Trajectory, Turn

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from palestra.durable import Inside
-from palestra.encoding import encode_json
+from palestra.foundation.encoding import encode_json
+from palestra.foundation.statistics import Estimate, Score, TaskMeans, mean_interval, score_bounds
 from palestra.registry import family_of
-from palestra.statistics import Estimate, Score, TaskMeans, mean_interval, score_bounds
 from palestra.trajectory import StopReason
 from palestra.viewer.summary import Columns
 

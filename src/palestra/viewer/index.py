@@ -20,10 +20,10 @@ from typing import Any
 import msgspec
 
 from palestra.durable import Inside, read_lines
-from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
-from palestra.models.home import home_folder
-from palestra.rendering.vocabulary import VOCABULARY
+from palestra.foundation.encoding import decode_json, encode_json
+from palestra.foundation.home import home_folder
+from palestra.inference.rendering.vocabulary import VOCABULARY
 from palestra.trajectory import Trajectory
 from palestra.viewer.about import RunScores, read_about, scores_of
 from palestra.viewer.page import RunPage

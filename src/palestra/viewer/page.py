@@ -18,7 +18,7 @@ from importlib import resources
 
 import msgspec
 
-from palestra.encoding import encode_json
+from palestra.foundation.encoding import encode_json
 from palestra.trajectory import Trajectory, writable
 from palestra.viewer.about import RunAbout, RunScores, scores_of
 from palestra.viewer.summary import Columns, summarise

@@ -14,7 +14,7 @@ from inspect import isawaitable
 from typing import Any
 
 from palestra.core import AsyncEnv, Env
-from palestra.encoding import decode_json
+from palestra.foundation.encoding import decode_json
 from palestra.registry import EnvSpec, build, list_envs
 from palestra.trajectory import Trajectory
 

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from palestra.encoding import encode_json
+from palestra.foundation.encoding import encode_json
 from palestra.viewer.index import RunIndex
 from palestra.viewer.page import catalog, page
 from palestra.viewer.pictures import pictures_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from palestra.encoding import encode_json
 from palestra.errors import Boundary, SchemaError
+from palestra.foundation.encoding import encode_json
 from palestra.trajectory import Span, StopReason, Usage, verdicts
 
 __all__ = ["Columns", "NameTable", "Summariser", "summarise"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from palestra.core import AsyncEnv, Tool
 from palestra.errors import MissingData, UsageError
-from palestra.references import Role, is_reference, resolve
+from palestra.foundation.references import Role, is_reference, resolve
 from palestra.registry import WrapperFactory, parse_options
 
 if TYPE_CHECKING:  # every rollout imports this module, and few lend a tool

@@ -25,15 +25,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from palestra.adapters import Wrapper
-from palestra.calls import BadCall, format_result
 from palestra.core import AsyncEnv, Step, Tool
 from palestra.errors import EpisodeError, InfrastructureError, Unsupported, UsageError, is_infrastructure
-from palestra.telemetry import span
+from palestra.foundation.telemetry import span
 from palestra.tools.forms import CallForm, find_calls
 from palestra.tools.functions import BadArguments
 from palestra.tools.schemas import argument_problem
 from palestra.tools.showing import hide, presentable
 from palestra.trajectory import Content, Task, Text, ToolCall, ToolResult
+from palestra.trajectory.calls import BadCall, format_result
 
 __all__ = ["ToolFault", "ToolRules", "UseTools"]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.encoding import floats, ints
+from palestra.foundation.encoding import floats, ints
 from palestra.training.algorithms.groups import GroupMember, PartialGroups, episode_of, select
 from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, Turn
 

@@ -11,9 +11,9 @@ from tests.training.samples import VOCABULARY, random_trajectory
 from tests.training.tiny import learner_of, tiny_network
 
 from palestra.core import Conversation
-from palestra.encoding import floats, ints
 from palestra.errors import UsageError
-from palestra.rollout import grouped, rollout
+from palestra.foundation.encoding import floats, ints
+from palestra.rollouts import grouped, rollout
 from palestra.training.algorithms.advantage import AdvantageConfig
 from palestra.training.algorithms.groups import PartialGroups
 from palestra.training.algorithms.loss import LossConfig

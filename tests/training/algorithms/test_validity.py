@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.training.samples import VOCABULARY, random_trajectory
 
-from palestra.encoding import floats, ints
+from palestra.foundation.encoding import floats, ints
 from palestra.training.algorithms.advantage import AdvantageConfig
 from palestra.training.algorithms.validity import InvalidSample, SampleLimits, inspect, inspect_measured, quarantine
 from palestra.trajectory import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from palestra.encoding import ints
+from palestra.foundation.encoding import ints
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.planning import MicroBatchShape
 

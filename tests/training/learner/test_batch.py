@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.training.samples import random_trajectory
 
-from palestra.encoding import floats, ints
+from palestra.foundation.encoding import floats, ints
 from palestra.training.learner.batch import Batch, Layout, PackingConfig, micro_batch, plan, token_weights, value_weights
 from palestra.trajectory import Segment, Span, Trajectory
 

@@ -12,8 +12,8 @@ import torch
 from tests.training.samples import VOCABULARY
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, spoil, tiny_model, tiny_network
 
-from palestra.encoding import ints
 from palestra.errors import UsageError
+from palestra.foundation.encoding import ints
 from palestra.training.algorithms.loss import LossConfig
 from palestra.training.learner.batch import WORTH_SHARING, Batch, Layout, PackingConfig, micro_batch, plan
 from palestra.training.learner.learner import LearnerConfig

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.engines.vllm_process import vllm_venv
+from tests.inference.engines.vllm_process import vllm_venv
 from tests.training.learner.families import FAMILIES, family_model
 from tests.training.tiny import learner_of
 

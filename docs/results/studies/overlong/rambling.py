@@ -1,7 +1,7 @@
 """A teacher that writes other moves before its own, for a model whose replies are often too long."""
 
 from palestra.core import Conversation
-from palestra.seeding import derive
+from palestra.foundation.seeding import derive
 from palestra.trajectory import Completion
 
 

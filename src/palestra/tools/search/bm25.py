@@ -21,9 +21,9 @@ from typing import Any
 import msgspec
 
 from palestra.durable import Inside
-from palestra.encoding import clean_text
 from palestra.errors import MissingExtra, SchemaError, UsageError
-from palestra.installation import how_to_install
+from palestra.foundation.encoding import clean_text
+from palestra.foundation.installation import how_to_install
 from palestra.tools.search.building import built_beside
 from palestra.tools.search.documents import Document, Hit
 from palestra.tools.search.parts import Part

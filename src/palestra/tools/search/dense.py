@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from palestra.durable import Inside
 from palestra.errors import MissingExtra, SchemaError, UsageError
-from palestra.installation import how_to_install
+from palestra.foundation.installation import how_to_install
 from palestra.tools.search.building import built_beside
 from palestra.tools.search.documents import Document, Hit, Retriever
 

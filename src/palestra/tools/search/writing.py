@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from palestra.encoding import clean_text
+from palestra.foundation.encoding import clean_text
 from palestra.tools.search.documents import Document
 
 __all__ = ["PartWriter"]

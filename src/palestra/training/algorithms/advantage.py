@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.errors import UsageError
-from palestra.references import Hook, Role
+from palestra.foundation.references import Hook, Role
 from palestra.training.algorithms.groups import Array, GroupMember, Groups
 
 __all__ = [

@@ -19,7 +19,7 @@ from typing import Annotated
 import msgspec
 
 from palestra.errors import UsageError
-from palestra.references import Hook, Role
+from palestra.foundation.references import Hook, Role
 
 __all__ = [
     "HORIZON",

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from palestra.errors import UsageError
-from palestra.references import Hook, Role, parse_hook
+from palestra.foundation.references import Hook, Role, parse_hook
 
 __all__ = [
     "LOSS",

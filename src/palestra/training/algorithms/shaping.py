@@ -16,8 +16,8 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from palestra.encoding import floats, ints
 from palestra.errors import UsageError
+from palestra.foundation.encoding import floats, ints
 from palestra.trajectory import Finish, Segment, StopReason, Trajectory
 
 __all__ = ["CUTS", "Cut", "Overlong", "Shaping", "is_cut", "overlong_penalty", "shaped"]

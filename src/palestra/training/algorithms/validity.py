@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.encoding import encode_msgpack
+from palestra.foundation.encoding import encode_msgpack
 from palestra.training.algorithms.groups import Array
 from palestra.trajectory import AgentRecord, Segment, Span, StopReason, Trajectory, TrajectoryGroup
 

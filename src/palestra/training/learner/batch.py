@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.encoding import Ints, ints
+from palestra.foundation.encoding import Ints, ints
 from palestra.training.algorithms.groups import Array
 from palestra.trajectory import Trajectory
 

@@ -26,7 +26,7 @@ from torch.distributed.tensor import DTensor
 
 from palestra.durable.checkpoint import FileEntry
 from palestra.errors import SchemaError, UsageError
-from palestra.references import Hook, Role
+from palestra.foundation.references import Hook, Role
 from palestra.training.algorithms.groups import Array
 from palestra.training.algorithms.loss import LossConfig, PolicyTokens, ValueTokens, policy_loss, value_loss
 from palestra.training.algorithms.validity import MISMATCH

@@ -1,6 +1,0 @@
-"""The suite. ``register_suite`` registers every built-in id by reference and imports none of the environments."""
-
-from palestra.envs.catalog import register_suite
-from palestra.envs.mixture import Mixture, mix
-
-__all__ = ["Mixture", "mix", "register_suite"]

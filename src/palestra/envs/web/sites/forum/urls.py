@@ -1,7 +1,0 @@
-"""The addresses of the forum: Spirit's, with a search of our own before them."""
-
-from django.urls import include, path
-
-from palestra.envs.web.sites.forum.searching import search
-
-urlpatterns = [path("search/", search), path("", include("spirit.urls"))]

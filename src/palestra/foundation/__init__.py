@@ -1,0 +1,1 @@
+"""Ground that knows nothing of episodes: seeds, bytes, references, secrets, telemetry, statistics."""

@@ -1,0 +1,1 @@
+"""Everything about the model that samples tokens: engines, renderers, small models, endpoints of servers."""

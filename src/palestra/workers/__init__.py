@@ -1,5 +1,0 @@
-"""Worker processes for environments that block: ``InWorker`` plays an ``Env`` in a process that is killed when it hangs."""
-
-from palestra.workers.pool import InWorker, WorkerPool
-
-__all__ = ["InWorker", "WorkerPool"]

@@ -1,0 +1,86 @@
+"""What an oracle of MiniWoB++ works with: the task in words and the elements on the page, now and before. It sees no more."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from palestra.errors import Unsupported
+from palestra.worlds.web.snapshot import Element
+
+__all__ = ["SOLVERS", "Solver", "View", "click", "fill", "number_of", "solves"]
+
+
+class View:
+    """The observations of an episode so far.
+
+    Args:
+        goal: The task in words.
+        pages: The elements of every observation, the latest last.
+    """
+
+    def __init__(self, goal: str, pages: Sequence[Sequence[Element]]) -> None:
+        self.goal = goal
+        self.pages = pages
+        self.elements = pages[-1]
+        self.turn = len(pages) - 1
+
+    def all(self, *roles: str) -> list[Element]:
+        """Return the elements with one of ``roles`` that can be acted on."""
+        return [one for one in self.elements if one.role in roles and one.ref]
+
+    def named(self, name: str, *roles: str) -> Element | None:
+        """Return the first element that ``name`` describes: its name, or its text."""
+        return next(
+            (one for one in self.elements if one.ref and name in (one.name, one.value) and (not roles or one.role in roles)),
+            None,
+        )
+
+    def need(self, name: str, *roles: str) -> Element:
+        """Return the element that ``name`` describes, or raise ``Unsupported``."""
+        found = self.named(name, *roles)
+        if found is None:
+            raise Unsupported(f"the oracle finds no {name!r} on the page")
+        return found
+
+    def quoted(self) -> list[str]:
+        """Return the texts of the goal in quotation marks."""
+        return re.findall(r'"([^"]*)"', self.goal)
+
+    def texts(self) -> list[str]:
+        """Return every text on the page in order."""
+        return [text for one in self.elements for text in (one.value or one.name,) if text]
+
+
+Solver = Callable[[View], str]
+SOLVERS: dict[str, Solver] = {}
+"""Task → oracle, filled by ``solves``."""
+
+
+def solves(*names: str) -> Callable[[Solver], Solver]:
+    """Make a function the oracle of these tasks."""
+
+    def keep(solver: Solver) -> Solver:
+        SOLVERS.update(dict.fromkeys(names, solver))
+        return solver
+
+    return keep
+
+
+def click(element: Element) -> str:
+    """Return the action that clicks ``element``."""
+    return f"click [{element.ref}]"
+
+
+def fill(view: View, wanted: Iterable[tuple[Element, str]], button: str) -> str:
+    """Return the action that fills the first field which has another content, or clicks ``button`` if there is none."""
+    for field, text in wanted:
+        if field.value != text:
+            return f"type [{field.ref}] [{text}] [0]"
+    return click(view.need(button))
+
+
+def number_of(words: str) -> int:
+    """Return the number in ``3rd``."""
+    found = re.search(r"(-?\d+)(?:st|nd|rd|th)?", words)
+    if found is None:
+        raise Unsupported(f"the oracle finds no number in {words!r}")
+    return int(found[1])

@@ -1,0 +1,118 @@
+"""How the oracle of the forum acts. Every plan decides from the page on which it is, and from what it has seen."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from palestra.worlds.web.sites.errands import NotShown, Plan, Walk
+from palestra.worlds.web.snapshot import Element
+
+__all__ = [
+    "at_topic",
+    "click_below",
+    "comment_counts",
+    "comment_link",
+    "first_author",
+    "left",
+    "likes",
+    "open_topic",
+    "replying",
+    "said",
+    "search_for",
+]
+
+_BOX = "Search the forum"
+_STARTER = "Original Poster"
+
+
+def open_topic(walk: Walk, title: str) -> bool:
+    """Return whether the page is that of a topic."""
+    return re.fullmatch(rf"/topic/(private/)?\d+/{title.lower().replace(' ', '-')}/", walk.path) is not None
+
+
+def at_topic(walk: Walk, title: str) -> str | None:
+    """Return the next action on the way to a topic, or ``None`` if it is open."""
+    if open_topic(walk, title):
+        return None
+    link = walk.find(title, "link")
+    return f"click [{link.ref}]" if link else f"type [{walk.need(_BOX, 'searchbox').ref}] [{title}] [1]"
+
+
+def comment_link(walk: Walk, author: str, pattern: str) -> Element | None:
+    """Return the link below a comment of ``author`` whose name has ``pattern``."""
+    current = ""
+    for one in walk.elements:
+        member = re.fullmatch(r"/user/\d+/([a-z]+)/", one.url)
+        if member and one.name != "My profile":
+            current = member[1]
+        elif current == author.lower() and one.role == "link" and re.fullmatch(pattern, one.name):
+            return one
+    return None
+
+
+def click_below(walk: Walk, author: str, pattern: str) -> str:
+    """Return the action that clicks this link."""
+    found = comment_link(walk, author, pattern)
+    if found is None:
+        raise NotShown(f"no comment of {author} on {walk.here.address} has the link {pattern!r}")
+    return f"click [{found.ref}]"
+
+
+def first_author(walk: Walk) -> str:
+    """Return who has started the topic of this page."""
+    for one in walk.elements:
+        if one.role == "link" and one.name.endswith(_STARTER):
+            return one.name.removesuffix(_STARTER).strip()
+    raise NotShown(f"no comment on {walk.here.address} is by the author of the topic")
+
+
+def likes(walk: Walk) -> dict[str, int]:
+    """Return author → likes of the comments on this page."""
+    found, current = {}, ""
+    for one in walk.elements:
+        if re.fullmatch(r"/user/\d+/[a-z]+/", one.url):
+            current = one.name.removesuffix(_STARTER).strip()
+        elif liked := re.fullmatch(r"like \((\d+)\)", one.name):
+            found[current] = int(liked[1])
+    return found
+
+
+def comment_counts(walk: Walk) -> dict[str, int]:
+    """Return title → number of comments of the topics in all lists that were seen."""
+    found, title = {}, ""
+    for seen in walk.seen:
+        for one in seen.elements:
+            if one.role == "link" and one.url.startswith(("/topic/", "/comment/bookmark/")):
+                title = one.name
+            elif title and one.role == "generic" and one.value.isdigit():
+                found[title], title = int(one.value), ""
+    return found
+
+
+def said(walk: Walk, text: str) -> bool:
+    """Return whether a comment on this page has the text."""
+    return any(one.role == "paragraph" and text in one.value for one in walk.elements)
+
+
+def left(walk: Walk, part: str) -> bool:
+    """Return whether the page before this one had ``part`` in its address and this one has not: a form was sent."""
+    addresses = [seen.address for seen in walk.seen]
+    return len(addresses) > 1 and part in addresses[-2] and part not in addresses[-1]
+
+
+def search_for(walk: Walk, titles: Sequence[str], found: Mapping[str, int]) -> str:
+    """Return the search for the first topic that no list has shown yet, or an empty string."""
+    missing = next((title for title in titles if title not in found), None)
+    return "" if missing is None else f"type [{walk.need(_BOX, 'searchbox').ref}] [{missing}] [1]"
+
+
+def replying(title: str, words: str) -> Plan:
+    """Return the plan to write a comment in a topic."""
+
+    def plan(walk: Walk) -> str:
+        if action := at_topic(walk, title):
+            return action
+        if said(walk, words):
+            return "stop []"
+        return walk.fill({"Write comment...": words}, "Publish")
+
+    return plan

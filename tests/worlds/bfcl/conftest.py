@@ -1,0 +1,18 @@
+"""The tests read BFCL's package, which ``palestra prefetch bfcl`` fetches. In CI it must be there."""
+
+import os
+
+import pytest
+
+from palestra.errors import MissingData
+from palestra.suite.data.wheels import wheel_folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def bfcl_package() -> None:
+    try:
+        wheel_folder("bfcl")
+    except MissingData as missing:
+        if os.environ.get("PALESTRA_TEST_EXTRAS") == "all":
+            raise
+        pytest.skip(str(missing))
