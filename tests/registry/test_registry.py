@@ -22,7 +22,6 @@ from palestra.wrappers import TurnLimit
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_specs", dict(registry._specs))
-    monkeypatch.setattr(registry, "_later", list(registry._later))
     monkeypatch.setattr(registry, "_plugins_loaded", False)
 
 

@@ -19,12 +19,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from palestra.adapters import AsyncLimited, Blocking, Direct, Guarded, Limited, TurnLimit, unblocked
 from palestra.core import AsyncEnv, Env
 from palestra.errors import UnknownEnv, UsageError
 from palestra.foundation.references import is_reference, resolve, search_here
+from palestra.registry.own import OWN
 from palestra.registry.specs import EnvFactory, EnvSpec, Need, WrapperFactory, is_importable, parse_options
 
 __all__ = [
@@ -43,7 +45,6 @@ __all__ = [
     "print_envs",
     "register",
     "register_files",
-    "register_later",
     "register_scheme",
     "registered",
     "spec",
@@ -59,11 +60,12 @@ _files: dict[str, bool] = {}
 """Schemes whose ids name a file and options → whether the values of the options stay text."""
 _whole: set[str] = set()
 """Schemes whose tasks have the whole id as their name."""
-_built_in = ["palestra.bridges:register_theirs", "palestra.suite.catalog:register_suite"]
-"""Functions that register what Palestra ships and have not been called yet."""
+_waiting = set(OWN)
+"""Palestra's own namespaces that have not been loaded yet."""
 _loading = threading.RLock()
-_later: list[str] = []
 _plugins_loaded = False
+_plugin = ""
+"""The entry point that is being loaded."""
 
 
 _DETAILS = frozenset({"tags", "max_turns", "needs", "wrappers", "description", "rows"})
@@ -105,7 +107,7 @@ def register(
     """
     if not re.fullmatch(r"[\w.-]+:[\w./-]+", id):
         raise UsageError(f'"{id}" is not an id: write namespace:Name-v0 (letters, digits and ._/- only)')
-    _load_built_in()
+    _claim(id.partition(":")[0])
     family = family_of(id).partition(":")[2]
     if (turns := details.get("max_turns")) is not None and turns < 1:
         raise UsageError(f'"{id}": max_turns must be at least 1, got {turns}')
@@ -140,7 +142,7 @@ def register_scheme(scheme: str, entry: str, *, whole: bool = False, **details: 
     """
     if not scheme.isidentifier():
         raise UsageError(f'"{scheme}" is not a scheme: write one word')
-    _load_built_in()
+    _claim(scheme)
     _schemes[scheme] = EnvSpec(id=scheme, entry=entry, **{**details, "needs": tuple(details.get("needs", ()))})
     if whole:
         _whole.add(scheme)
@@ -185,8 +187,8 @@ def spec(id: str) -> EnvSpec:
     Raises:
         UnknownEnv: There is no such environment; the message suggests the nearest id.
     """
-    _load_built_in()
     scheme, _, address = id.partition(":")
+    _load(scheme)
     if scheme in _files:
         path, options = parse_options(address, as_text=_files[scheme])
         if "path" in options:
@@ -196,7 +198,7 @@ def spec(id: str) -> EnvSpec:
         name = "" if scheme in _whole else address.partition("#")[2]
         return replace(_schemes[scheme], id=name or id, kwargs={"address": address})
     if id not in _specs:
-        _load_plugins()
+        _load_all()
     if id in _specs:
         return _specs[id]
     if is_reference(id) and not _is_namespace(scheme) and (scheme == "__main__" or is_importable(scheme)):
@@ -210,9 +212,9 @@ def registered(id: str) -> EnvSpec | None:
     Use this, and not ``spec``, for names from a file or a peer: it imports no ``module:Class``, opens no file and connects to
     no server.
     """
-    _load_built_in()
+    _load(id.partition(":")[0])
     if id not in _specs:
-        _load_plugins()
+        _load_all()
     return _specs.get(id)
 
 
@@ -229,8 +231,9 @@ def typed(names: Iterable[str]) -> None:
 
 def is_pattern(name: str) -> bool:
     """Return whether ``name`` is a pattern of ids. An address such as ``remote:http://[::1]:8000#ID`` is not."""
-    _load_built_in()
-    return name.partition(":")[0] not in _schemes and any(mark in name for mark in "*?[")
+    scheme = name.partition(":")[0]
+    _load(scheme)
+    return scheme not in _schemes and any(mark in name for mark in "*?[")
 
 
 def list_envs(pattern: str = "*") -> list[EnvSpec]:
@@ -243,7 +246,7 @@ def list_envs(pattern: str = "*") -> list[EnvSpec]:
 
         [known.id for known in palestra.list_envs("game:*-easy")]
     """
-    _load_plugins()
+    _load_all()
     if not is_pattern(pattern):
         pattern = f"{pattern}:*" if _is_namespace(pattern) else f"*{pattern}*"
     return sorted((known for known in _specs.values() if fnmatchcase(known.id, pattern)), key=lambda known: known.id)
@@ -400,11 +403,11 @@ def _wrong_options(known: EnvSpec, factory: EnvFactory, keywords: Mapping[str, A
 
 
 def _is_known(name: str) -> bool:
-    _load_built_in()
     namespace = name.partition(":")[0]
+    _load(namespace)
     if namespace in _schemes or name in _specs:
         return True
-    _load_plugins()
+    _load_all()
     return _is_namespace(namespace)
 
 
@@ -424,33 +427,37 @@ def _unknown(id: str) -> str:
     return f'no environment "{id}".{guess} (palestra list{f" {namespace}" if _is_namespace(namespace) else ""})'
 
 
-def register_later(reference: str) -> None:
-    """Call the function that ``reference`` names before ids are listed, and before an id is reported as unknown.
-
-    For families of many ids, and for ids whose registration reads files: programs that do not use them do not pay.
-    """
-    _later.append(reference)
-
-
-def _load_built_in() -> None:
-    """Register what Palestra ships, unless that is done. A registration that is under way may call this."""
-    with _loading:
-        while _built_in:
-            resolve(_built_in.pop())()
+def _claim(namespace: str) -> None:
+    """Let what is being registered have ids in ``namespace``, after Palestra's own ids there are registered."""
+    if _plugin and namespace in OWN:
+        raise UsageError(f'the namespace "{namespace}" is Palestra\'s own: register under another one')
+    _load(namespace)
 
 
-def _load_plugins() -> None:
-    global _plugins_loaded  # noqa: PLW0603 - the state of this process
-    _load_built_in()
-    while _later:
-        resolve(_later.pop())()
+def _load(namespace: str) -> None:
+    """Register Palestra's own ids of ``namespace``, unless that is done. A registration that is under way may call this."""
+    if namespace in _waiting:
+        with _loading:
+            for module in OWN[namespace]:
+                import_module(module)
+            _waiting.discard(namespace)
+
+
+def _load_all() -> None:
+    """Register all of Palestra's own ids and those of other packages, unless that is done."""
+    global _plugins_loaded, _plugin  # noqa: PLW0603 - the state of this process
+    for namespace in OWN:
+        _load(namespace)
     if _plugins_loaded:
         return
     _plugins_loaded = True
     from importlib import metadata  # costs as much as half of this package
 
     for point in metadata.entry_points(group=ENTRY_POINT_GROUP):
+        _plugin = point.name
         try:
             point.load()
         except Exception as error:  # noqa: BLE001 - a broken package of others must not break this one
             warnings.warn(f"the plugin {point.name} ({point.value}) failed to load: {error!r}", stacklevel=3)
+        finally:
+            _plugin = ""

@@ -1,6 +1,5 @@
-"""The suite. ``register_suite`` registers every built-in id by reference and imports none of the environments."""
+"""Environments of one prompt or one board, in process: games, questions, reasoning, maths, code, files of data."""
 
-from palestra.suite.catalog import register_suite
 from palestra.suite.mixture import Mixture, mix
 
-__all__ = ["Mixture", "mix", "register_suite"]
+__all__ = ["Mixture", "mix"]

@@ -1,12 +1,9 @@
-"""All built-in ids, their levels and parameters, in one table."""
+"""The ids of the games, their levels and parameters, in one table."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from palestra.registry import Need, register, register_files, register_later, register_scheme
-from palestra.worlds.terminal.ids import BOX
-
-__all__ = ["register_suite"]
+from palestra.registry import Need, register
 
 
 class _Game(NamedTuple):
@@ -20,54 +17,6 @@ class _Game(NamedTuple):
     max_turns: int | None = None
     """The turn limit if it is not a parameter of the levels."""
     needs: tuple[Need, ...] = ()
-
-
-def register_suite() -> None:
-    """Register the built-in environments. A second call changes nothing."""
-    for name, game in _GAMES.items():
-        register(
-            f"game:{name}-v0",
-            f"palestra.suite.games.{game.entry}",
-            levels=game.levels,
-            default_level="hard",
-            tags={"game", *game.tags.split()},
-            needs=game.needs,
-            description=game.description,
-            max_turns=game.max_turns,
-        )
-    register_later("palestra.suite.reasoning.ids:register_reasoning")
-    register_later("palestra.suite.data.ids:register_data")
-    register_later("palestra.worlds.house.ids:register_house")
-    register_later("palestra.worlds.bfcl.ids:register_bfcl")
-    register_later("palestra.worlds.desk.ids:register_desk")
-    register_later("palestra.worlds.craft.ids:register_craft")
-    register_later("palestra.worlds.deepsearch.ids:register_deepsearch")
-    register_later("palestra.worlds.babyai.ids:register_babyai")
-    register_later("palestra.worlds.science.ids:register_science")
-    register_later("palestra.worlds.textworld.ids:register_textworld")
-    register_later("palestra.worlds.agentdojo.ids:register_agentdojo")
-    register_later("palestra.worlds.terminal.ids:register_terminal")
-    register_scheme(
-        "harbor",
-        "palestra.worlds.harbor.env:Harbor",
-        whole=True,
-        tags=frozenset({"terminal", "world"}),
-        needs=BOX,
-        description="Harbor tasks in a folder of your own.",
-    )
-    register_later("palestra.worlds.web.miniwob.ids:register_miniwob")
-    register_later("palestra.worlds.web.sites.ids:register_sites")
-    websockets = Need(label="websockets", module="websockets", extra="serve")
-    register_scheme("remote", "palestra.serve.client:RemoteEnv", needs=[websockets])
-    register_files("openenv", "palestra.bridges.openenv_env:OpenEnv", as_text=False, needs=[websockets])
-    register_files(
-        "data",
-        "palestra.suite.questions:open_questions",
-        rows="palestra.suite.questions:read_questions",
-        max_turns=1,
-        tags=frozenset({"data"}),
-        description="Questions in a file of your own.",
-    )
 
 
 _GAMES = {
@@ -284,3 +233,16 @@ _GAMES = {
         max_turns=42,
     ),
 }
+
+
+for name, game in _GAMES.items():
+    register(
+        f"game:{name}-v0",
+        f"palestra.suite.games.{game.entry}",
+        levels=game.levels,
+        default_level="hard",
+        tags={"game", *game.tags.split()},
+        needs=game.needs,
+        description=game.description,
+        max_turns=game.max_turns,
+    )

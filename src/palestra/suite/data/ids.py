@@ -2,12 +2,10 @@
 
 from typing import Any
 
-from palestra.registry import Need, register
+from palestra.registry import Need, register, register_files
 from palestra.suite.data.drawing import read_rows
 from palestra.suite.data.field_map import data_set
 from palestra.wrappers.lending import with_python, with_search
-
-__all__ = ["register_data"]
 
 _MATHS = "palestra.suite.maths:Maths"
 _CODE = "palestra.suite.code:Coding"
@@ -21,40 +19,6 @@ TRIES = 5
 """Messages of a coding episode with feedback."""
 TOOL_TURNS = 8
 """Messages of an episode with tools."""
-
-
-def register_data() -> None:
-    """Register the single-turn and multi-turn forms of every data set."""
-    for name in ("ASDiv2K", "GSM8K", "Math12K", "Math8K-3to5", "Orz57K", "DeepScaleR40K", "Geometry3K"):
-        _maths(f"math:{name}", name)
-    register("math:Sums", "palestra.suite.sums:Sums", max_turns=1, tags={"maths"}, description="Add two numbers of one digit.")
-    for name in ("CodeContest", "Taco8k", "PrimeIntellect15k"):
-        _code(f"code:{name}", name)
-    _code("code:HumanEval", "HumanEval", "test", (_HUMAN_EVAL,))
-    for depth in (0, 1, 2, 3, 5):
-        _qa(f"logic:RuleTaker-d{depth}", f"RuleTaker-d{depth}", searchable=False)
-    for name in ("NaturalQuestions", "HotpotQA"):
-        _qa(f"qa:{name}", name)
-    _register_evaluation()
-
-
-def _register_evaluation() -> None:
-    maths = {"MATH500": "math", "AMC": "amc", "OlympiadBench": "olympiad_bench", "Minerva": "minerva", "AIME24": "aime24"}
-    for name, split in maths.items():
-        _maths(f"eval:{name}", "math-eval", split)
-    questions = {
-        "2Wiki": "2wiki",
-        "PopQA": "popqa",
-        "TriviaQA": "tq",
-        "HotpotQA": "hotpotqa",
-        "Bamboogle": "bamboogle",
-        "NaturalQuestions": "nq",
-        "Musique": "musique",
-    }
-    for name, split in questions.items():
-        _qa(f"eval:{name}", "search-eval", split)
-    _qa("eval:QaOpen", "QaOpen", "validation")
-    _code("eval:CodeContest", "CodeContest", "test")
 
 
 def _maths(id: str, data: str, split: str = "train") -> None:
@@ -86,3 +50,40 @@ def _code(id: str, data: str, split: str = "train", needs: tuple[Need, ...] = ()
     register(id, _CODE, kwargs=kwargs, max_turns=1, tags={"code", "data"}, **details)
     feedback = {**kwargs, "feedback": True, "max_turns": TRIES}
     register(f"{id}-feedback", _CODE, kwargs=feedback, max_turns=TRIES, tags={"code", "data", "multi-turn"}, **details)
+
+
+for name in ("ASDiv2K", "GSM8K", "Math12K", "Math8K-3to5", "Orz57K", "DeepScaleR40K", "Geometry3K"):
+    _maths(f"math:{name}", name)
+register("math:Sums", "palestra.suite.sums:Sums", max_turns=1, tags={"maths"}, description="Add two numbers of one digit.")
+for name in ("CodeContest", "Taco8k", "PrimeIntellect15k"):
+    _code(f"code:{name}", name)
+_code("code:HumanEval", "HumanEval", "test", (_HUMAN_EVAL,))
+for depth in (0, 1, 2, 3, 5):
+    _qa(f"logic:RuleTaker-d{depth}", f"RuleTaker-d{depth}", searchable=False)
+for name in ("NaturalQuestions", "HotpotQA"):
+    _qa(f"qa:{name}", name)
+maths = {"MATH500": "math", "AMC": "amc", "OlympiadBench": "olympiad_bench", "Minerva": "minerva", "AIME24": "aime24"}
+for name, split in maths.items():
+    _maths(f"eval:{name}", "math-eval", split)
+questions = {
+    "2Wiki": "2wiki",
+    "PopQA": "popqa",
+    "TriviaQA": "tq",
+    "HotpotQA": "hotpotqa",
+    "Bamboogle": "bamboogle",
+    "NaturalQuestions": "nq",
+    "Musique": "musique",
+}
+for name, split in questions.items():
+    _qa(f"eval:{name}", "search-eval", split)
+_qa("eval:QaOpen", "QaOpen", "validation")
+_code("eval:CodeContest", "CodeContest", "test")
+
+register_files(
+    "data",
+    "palestra.suite.questions:open_questions",
+    rows="palestra.suite.questions:read_questions",
+    max_turns=1,
+    tags=frozenset({"data"}),
+    description="Questions in a file of your own.",
+)

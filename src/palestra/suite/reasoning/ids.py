@@ -4,7 +4,7 @@ from typing import Any
 
 from palestra.registry import Need, register
 
-__all__ = ["FLOORS", "GENERATORS", "SLOW", "register_reasoning"]
+__all__ = ["FLOORS", "GENERATORS", "SLOW"]
 
 GENERATORS: dict[str, str] = {
     "algebra": (
@@ -167,16 +167,14 @@ COMPOSITE: list[dict[str, Any]] = [
 _NEEDS = (Need(label="reasoning-gym", module="reasoning_gym", extra="reasoning"),)
 
 
-def register_reasoning() -> None:
-    """Register ``rg:name`` for every generator."""
-    for kind, names in GENERATORS.items():
-        for name in names.split():
-            register(
-                f"rg:{name}",
-                f"palestra.suite.reasoning.question:{'SlowReasoning' if name in SLOW else 'Reasoning'}",
-                kwargs={"name": name, **({"datasets": COMPOSITE} if name == "composite" else {})},
-                max_turns=1,
-                tags={"reasoning", kind},
-                needs=_NEEDS,
-                description=f"reasoning-gym ({kind}): {name.replace('_', ' ')}.",
-            )
+for kind, names in GENERATORS.items():
+    for name in names.split():
+        register(
+            f"rg:{name}",
+            f"palestra.suite.reasoning.question:{'SlowReasoning' if name in SLOW else 'Reasoning'}",
+            kwargs={"name": name, **({"datasets": COMPOSITE} if name == "composite" else {})},
+            max_turns=1,
+            tags={"reasoning", kind},
+            needs=_NEEDS,
+            description=f"reasoning-gym ({kind}): {name.replace('_', ' ')}.",
+        )

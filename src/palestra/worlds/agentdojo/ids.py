@@ -2,8 +2,6 @@
 
 from palestra.registry import Need, register
 
-__all__ = ["register_agentdojo"]
-
 _NEEDS = (Need(label="AgentDojo", module="agentdojo", extra="agentdojo"),)
 _ABOUT = {
     "workspace": "Work with the e-mails, the calendar and the files of a user.",
@@ -13,16 +11,14 @@ _ABOUT = {
 }
 
 
-def register_agentdojo() -> None:
-    """Register the four suites, each without and with attacks."""
-    for suite, about in _ABOUT.items():
-        for suffix, attacked, more in (("", False, ""), ("-attacked", True, " Texts that the agent reads try to misuse it.")):
-            register(
-                f"tools:dojo-{suite}{suffix}",
-                "palestra.worlds.agentdojo.env:DojoTask",
-                kwargs={"suite": suite, "attacked": attacked},
-                tags={"tools", "data", *(["attack"] if attacked else [])},
-                needs=_NEEDS,
-                rows="palestra.worlds.agentdojo.package:read_tasks",
-                description=about + more,
-            )
+for suite, about in _ABOUT.items():
+    for suffix, attacked, more in (("", False, ""), ("-attacked", True, " Texts that the agent reads try to misuse it.")):
+        register(
+            f"tools:dojo-{suite}{suffix}",
+            "palestra.worlds.agentdojo.env:DojoTask",
+            kwargs={"suite": suite, "attacked": attacked},
+            tags={"tools", "data", *(["attack"] if attacked else [])},
+            needs=_NEEDS,
+            rows="palestra.worlds.agentdojo.package:read_tasks",
+            description=about + more,
+        )

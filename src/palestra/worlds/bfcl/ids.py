@@ -4,8 +4,6 @@ from palestra.registry import register
 from palestra.suite.data.wheels import wheels_needed
 from palestra.worlds.bfcl.package import CATEGORIES, read_tasks
 
-__all__ = ["register_bfcl"]
-
 _ABOUT = {
     "base": "A user asks for one thing after another; do them by calling the functions of simulated APIs.",
     "miss_func": "As base, but a function is missing at first and comes with a later turn.",
@@ -14,15 +12,13 @@ _ABOUT = {
 }
 
 
-def register_bfcl() -> None:
-    """Register the four categories."""
-    for category in CATEGORIES:
-        register(
-            f"tools:bfcl-{category.replace('_', '-')}",
-            "palestra.worlds.bfcl.dialogue:FunctionDialogue",
-            kwargs={"category": category},
-            tags={"tools", "multi-turn", "data"},
-            needs=[wheels_needed("bfcl")],
-            description=_ABOUT[category],
-            rows=read_tasks,
-        )
+for category in CATEGORIES:
+    register(
+        f"tools:bfcl-{category.replace('_', '-')}",
+        "palestra.worlds.bfcl.dialogue:FunctionDialogue",
+        kwargs={"category": category},
+        tags={"tools", "multi-turn", "data"},
+        needs=[wheels_needed("bfcl")],
+        description=_ABOUT[category],
+        rows=read_tasks,
+    )

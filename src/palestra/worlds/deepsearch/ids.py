@@ -3,7 +3,7 @@
 from palestra.registry import Need, register
 from palestra.suite.data.wheels import wheels_needed
 
-__all__ = ["HOPS", "TURNS", "register_deepsearch"]
+__all__ = ["HOPS", "TURNS"]
 
 TURNS = 30
 """AgentGym-RL's turn limit in evaluation."""
@@ -17,17 +17,15 @@ _TANTIVY = Need(label="tantivy", module="tantivy", extra="search")
 _NEEDS = {"invented": (_TANTIVY,), "facts": (_TANTIVY, wheels_needed("facts"))}
 
 
-def register_deepsearch() -> None:
-    """Register every world, number of hops and rule."""
-    for world, numbers in HOPS.items():
-        for hops in numbers:
-            for rule, retry in (("", False), ("-agentgym", True)):
-                register(
-                    f"search:{world}-{hops}hop{rule}",
-                    "palestra.worlds.deepsearch.env:DeepSearch",
-                    kwargs={"world": world, "hops": hops, "retry": retry},
-                    max_turns=TURNS,
-                    tags={"search", "world", "multi-turn"},
-                    needs=_NEEDS[world],
-                    description=_ABOUT[world],
-                )
+for world, numbers in HOPS.items():
+    for hops in numbers:
+        for rule, retry in (("", False), ("-agentgym", True)):
+            register(
+                f"search:{world}-{hops}hop{rule}",
+                "palestra.worlds.deepsearch.env:DeepSearch",
+                kwargs={"world": world, "hops": hops, "retry": retry},
+                max_turns=TURNS,
+                tags={"search", "world", "multi-turn"},
+                needs=_NEEDS[world],
+                description=_ABOUT[world],
+            )

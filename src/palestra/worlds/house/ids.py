@@ -3,8 +3,6 @@
 from palestra.registry import Need, register
 from palestra.worlds.house.goals import TASKS
 
-__all__ = ["register_house"]
-
 _ABOUT = {
     "pick": "Find a thing and put it somewhere else.",
     "look": "Look at a thing in the light of a lamp.",
@@ -25,25 +23,23 @@ _GAMES = Need(
 )
 
 
-def register_house() -> None:
-    """Register the six task types, ``house:any`` for all of them, and ``house:alfworld`` for the real games."""
-    for name, about in _ABOUT.items():
-        register(
-            f"house:{name}",
-            "palestra.worlds.house.env:Household",
-            levels=_LEVELS,
-            default_level="hard",
-            kwargs={"tasks": TASKS if name == "any" else name},
-            tags={"house", "world", "planning", "search"},
-            description=about,
-        )
+for name, about in _ABOUT.items():
     register(
-        "house:alfworld",
-        "palestra.worlds.house.alfworld:AlfWorld",
-        levels={split: {"split": split} for split in ("train", "seen", "unseen")},
-        kwargs={"max_turns": 50},
-        tags={"house", "world", "planning", "search", "data"},
-        needs=[_GAMES],
-        rows="palestra.worlds.house.alfworld:read_games",
-        description="The games of ALFWorld, if they are on this machine.",
+        f"house:{name}",
+        "palestra.worlds.house.env:Household",
+        levels=_LEVELS,
+        default_level="hard",
+        kwargs={"tasks": TASKS if name == "any" else name},
+        tags={"house", "world", "planning", "search"},
+        description=about,
     )
+register(
+    "house:alfworld",
+    "palestra.worlds.house.alfworld:AlfWorld",
+    levels={split: {"split": split} for split in ("train", "seen", "unseen")},
+    kwargs={"max_turns": 50},
+    tags={"house", "world", "planning", "search", "data"},
+    needs=[_GAMES],
+    rows="palestra.worlds.house.alfworld:read_games",
+    description="The games of ALFWorld, if they are on this machine.",
+)

@@ -3,8 +3,6 @@
 from palestra.registry import Need, register
 from palestra.worlds.science.tasks import AGENTGYM, SPLITS, TASKS
 
-__all__ = ["register_science"]
-
 _ENTRY = "palestra.worlds.science.world:ScienceWorld"
 _ROWS = "palestra.worlds.science.tasks:read_games"
 _NEEDS = (
@@ -14,27 +12,25 @@ _NEEDS = (
 _TAGS = {"world", "science", "multi-turn"}
 
 
-def register_science() -> None:
-    """Register ``science:TASK``, its splits, and ``science:agentgym``."""
-    for name, task in TASKS.items():
-        register(
-            f"science:{name}",
-            _ENTRY,
-            kwargs={"tasks": name},
-            levels={split: {"split": split} for split in SPLITS},
-            max_turns=task.max_turns,
-            rows=_ROWS,
-            needs=_NEEDS,
-            tags=_TAGS,
-            description=task.about,
-        )
+for name, task in TASKS.items():
     register(
-        f"science:{AGENTGYM}",
+        f"science:{name}",
         _ENTRY,
-        kwargs={"tasks": AGENTGYM, "split": "all", "fatal": -100},
-        max_turns=100,
+        kwargs={"tasks": name},
+        levels={split: {"split": split} for split in SPLITS},
+        max_turns=task.max_turns,
         rows=_ROWS,
         needs=_NEEDS,
         tags=_TAGS,
-        description="ScienceWorld's games as AgentGym plays them: 23 tasks, 4,639 games, 100 turns.",
+        description=task.about,
     )
+register(
+    f"science:{AGENTGYM}",
+    _ENTRY,
+    kwargs={"tasks": AGENTGYM, "split": "all", "fatal": -100},
+    max_turns=100,
+    rows=_ROWS,
+    needs=_NEEDS,
+    tags=_TAGS,
+    description="ScienceWorld's games as AgentGym plays them: 23 tasks, 4,639 games, 100 turns.",
+)

@@ -2,7 +2,7 @@
 
 from palestra.registry import Need, register
 
-__all__ = ["BOX", "register_terminal"]
+__all__ = ["BOX"]
 
 BOX = (
     Need(label="bubblewrap", program="bwrap", fix="apt-get install bubblewrap"),
@@ -25,17 +25,15 @@ _ABOUT = {
 }
 
 
-def register_terminal() -> None:
-    """Register every family with its levels."""
-    for family, (about, programs) in _ABOUT.items():
-        needs = [Need(label=name, program=name, fix=f"apt-get install {name}") for name in programs]
-        register(
-            f"terminal:{family}-v0",
-            "palestra.worlds.terminal.env:Terminal",
-            levels={level: {"level": level, "max_turns": turns} for level, turns in _TURNS.items()},
-            default_level="easy",
-            kwargs={"family": family},
-            tags={"world", "terminal"},
-            needs=[*BOX, *needs],
-            description=about,
-        )
+for family, (about, programs) in _ABOUT.items():
+    needs = [Need(label=name, program=name, fix=f"apt-get install {name}") for name in programs]
+    register(
+        f"terminal:{family}-v0",
+        "palestra.worlds.terminal.env:Terminal",
+        levels={level: {"level": level, "max_turns": turns} for level, turns in _TURNS.items()},
+        default_level="easy",
+        kwargs={"family": family},
+        tags={"world", "terminal"},
+        needs=[*BOX, *needs],
+        description=about,
+    )

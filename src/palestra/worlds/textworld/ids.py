@@ -2,8 +2,6 @@
 
 from palestra.registry import Need, register
 
-__all__ = ["register_textworld"]
-
 _NEEDS = (Need(label="TextWorld", module="textworld", extra="textworld"),)
 _ABOUT = {
     "coin": "Find a coin in a house of many rooms and take it.",
@@ -47,16 +45,14 @@ _LEVELS = {
 }
 
 
-def register_textworld() -> None:
-    """Register ``text:coin``, ``text:treasure``, ``text:cooking`` and ``text:simple``."""
-    for name, about in _ABOUT.items():
-        register(
-            f"text:{name}",
-            "palestra.worlds.textworld.env:TextAdventure",
-            levels=_LEVELS[name],
-            default_level="hard",
-            kwargs={"challenge": name},
-            tags={"world", "text", "multi-turn", "planning"},
-            needs=_NEEDS,
-            description=about,
-        )
+for name, about in _ABOUT.items():
+    register(
+        f"text:{name}",
+        "palestra.worlds.textworld.env:TextAdventure",
+        levels=_LEVELS[name],
+        default_level="hard",
+        kwargs={"challenge": name},
+        tags={"world", "text", "multi-turn", "planning"},
+        needs=_NEEDS,
+        description=about,
+    )

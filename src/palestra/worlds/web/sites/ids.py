@@ -3,8 +3,6 @@
 from palestra.registry import Need, register
 from palestra.worlds.web.needs import BROWSER
 
-__all__ = ["register_sites"]
-
 _CLOCK = Need(label="time-machine", module="time_machine", extra="sites")
 _OSCAR = Need(label="django-oscar", module="oscar", extra="sites")
 _SPIRIT = Need(label="django-spirit", module="spirit", extra="sites")
@@ -37,16 +35,14 @@ _TOWNS = {
 }
 
 
-def register_sites() -> None:
-    """Register every site and level."""
-    for name, (levels, needs, about) in _TOWNS.items():
-        for level, turns in levels.items():
-            register(
-                f"web:{name}-{level}",
-                _ENTRY,
-                kwargs={"town": f"palestra.worlds.web.sites.{name}.town:town", "level": level, "max_turns": turns},
-                tags={"world", "web", "sites"},
-                needs=needs,
-                max_turns=turns,
-                description=about,
-            )
+for name, (levels, needs, about) in _TOWNS.items():
+    for level, turns in levels.items():
+        register(
+            f"web:{name}-{level}",
+            _ENTRY,
+            kwargs={"town": f"palestra.worlds.web.sites.{name}.town:town", "level": level, "max_turns": turns},
+            tags={"world", "web", "sites"},
+            needs=needs,
+            max_turns=turns,
+            description=about,
+        )

@@ -1,0 +1,9 @@
+"""The scheme ``remote:URL#id``: the environment ``id`` of a server."""
+
+from palestra.registry import Need, register_scheme
+
+register_scheme(
+    "remote",
+    "palestra.serve.client:RemoteEnv",
+    needs=[Need(label="websockets", module="websockets", extra="serve")],
+)
