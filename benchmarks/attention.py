@@ -26,11 +26,11 @@ sys.path.append(str(Path(__file__).parents[1]))  # shapes are shared with the te
 
 from tests.training.learner.shapes import memory, of_shape, restart_high_water_mark
 
-from palestra.training.algorithms.loss import LossConfig
-from palestra.training.learner.batch import PackingConfig
-from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.recipes.algorithms import LossConfig
+from palestra.recipes.learner import LearnerConfig, PackingConfig
+from palestra.recipes.model import ModelConfig
+from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import ModelConfig
 from palestra.training.learner.planning import MicroBatchShape, plan_memory
 
 SIDES = ("sdpa", "segments")

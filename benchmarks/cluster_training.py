@@ -32,10 +32,10 @@ from tests.cluster.learning import learning, train_under_fire  # noqa: E402
 from palestra.cluster.learner import train_on_cluster  # noqa: E402
 from palestra.cluster.rays import connect  # noqa: E402
 from palestra.durable.ledger import Ledger  # noqa: E402
+from palestra.recipes.config import TrainConfig  # noqa: E402
+from palestra.recipes.reading import load_recipe  # noqa: E402
 from palestra.rollouts import rollout  # noqa: E402
 from palestra.training.assembly import assemble  # noqa: E402
-from palestra.training.config import TrainConfig  # noqa: E402
-from palestra.training.recipe import load_recipe  # noqa: E402
 
 
 def recipe(steps: int) -> TrainConfig:

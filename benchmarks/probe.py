@@ -33,10 +33,10 @@ from palestra.evaluation.learnability import Probe, ProbeAim
 from palestra.evaluation.probing import probe_async
 from palestra.foundation.seeding import derive_seed
 from palestra.inference.models import find_model
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.reading import load_recipe
 from palestra.training.assembly import assemble
-from palestra.training.config import TrainConfig
 from palestra.training.parts import register_variants
-from palestra.training.recipe import load_recipe
 from palestra.training.run import claimed
 from palestra.training.trainer import Trainer
 from palestra.training.warm_start import warm_start

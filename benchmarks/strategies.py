@@ -98,10 +98,11 @@ def taught(folder: Path, lessons_of: dict[str, int], envs: Sequence[str], epochs
 
     from palestra.inference.models import build_tiny
     from palestra.inference.rendering import renderer_for
+    from palestra.recipes.learner import LearnerConfig
+    from palestra.recipes.model import ModelConfig
     from palestra.training.imitation import TaughtPolicy, imitate
-    from palestra.training.learner.learner import Learner, LearnerConfig
+    from palestra.training.learner.learner import Learner
     from palestra.training.learner.loading import load_model
-    from palestra.training.learner.model import ModelConfig
 
     torch.set_num_threads(1)
     base = build_tiny(folder.with_name("untrained"))

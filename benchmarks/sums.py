@@ -49,7 +49,7 @@ class Run(NamedTuple):
 
 def recipe_of(tree: Path) -> Path:
     """Return the recipe in ``tree``; the first versions kept it in another folder."""
-    places = [tree / "src/palestra/recipes/cpu/sums.toml", tree / "recipes/cpu/sums.toml"]
+    places = [tree / "src/palestra/recipes/files/cpu/sums.toml", tree / "recipes/cpu/sums.toml"]
     return next(place for place in places if place.exists())
 
 

@@ -28,9 +28,9 @@ from palestra.core import Env, Step
 from palestra.evaluation import Score, compare
 from palestra.foundation.seeding import derive_seed
 from palestra.inference.models import find_model
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.reading import load_recipe
 from palestra.training.assembly import assemble
-from palestra.training.config import TrainConfig
-from palestra.training.recipe import load_recipe
 from palestra.training.run import claimed
 from palestra.training.trainer import Trainer
 from palestra.training.warm_start import warm_start

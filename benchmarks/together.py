@@ -26,11 +26,11 @@ from palestra.cluster.dispatcher import Dispatcher
 from palestra.cluster.learner import LearnerActor, Learning, train_on_cluster
 from palestra.durable.ledger import Audit, Event, Ledger, State
 from palestra.foundation.encoding import floats
+from palestra.recipes.config import TrainConfig
 from palestra.rollouts import AnyPolicy, Book, Envs, RolloutFunction, RolloutOptions
 from palestra.serve import EnvServer
 from palestra.serve.tokens import new_token
 from palestra.testing.faults import FaultProxy
-from palestra.training.config import TrainConfig
 from palestra.trajectory import Trajectory
 
 GAME = "fragile:Fragile"

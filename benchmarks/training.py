@@ -42,16 +42,18 @@ from palestra.foundation.encoding import Ints, floats, ints
 from palestra.foundation.seeding import derive
 from palestra.inference.models import build_tiny, fetch_smollm2, find_model
 from palestra.policies.sampled import SampledPolicy
+from palestra.recipes.algorithms import LossConfig
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.learner import LearnerConfig, PackingConfig
+from palestra.recipes.model import ModelConfig
+from palestra.recipes.reading import load_recipe
 from palestra.registry import spec
-from palestra.training.algorithms.loss import LossConfig
 from palestra.training.assembly import assemble
-from palestra.training.config import TrainConfig
-from palestra.training.learner.batch import Batch, PackingConfig, micro_batch, plan, token_weights
-from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.training.learner.batch import Batch, micro_batch, plan, token_weights
+from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import Inputs, ModelConfig
+from palestra.training.learner.model import Inputs
 from palestra.training.parts import register_variants
-from palestra.training.recipe import load_recipe
 from palestra.training.tasks import KnownOutcomes
 from palestra.training.trainer import Trainer
 from palestra.training.warm_start import warm_start

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from palestra.foundation.references import Hook
-from palestra.training.algorithms.horizon import HORIZON, HorizonConfig
-from palestra.training.config import TrainConfig
+from palestra.foundation.references import Hook, resolve
+from palestra.recipes.algorithms import HORIZON, HorizonConfig
+from palestra.recipes.config import TrainConfig
 
 PAGE = Path(__file__).parent / "reference" / "recipes.md"
 HEAD = """# Recipe keys
@@ -97,7 +97,7 @@ def tables(kind: type[msgspec.Struct], prefix: str = "", title: str = "At the to
             pages += tables(one, f"{inner}.", f"`[{inner}]`")
     if kind is HorizonConfig:
         for use, schedule in HORIZON.builtins.items():
-            pages += tables(schedule, f"{prefix}default.", f'`[{prefix}default]` with `use = "{use}"`')
+            pages += tables(resolve(schedule), f"{prefix}default.", f'`[{prefix}default]` with `use = "{use}"`')
     return pages
 
 

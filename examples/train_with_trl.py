@@ -27,8 +27,8 @@ from palestra.core import Sampling
 from palestra.evaluation import Estimate, compare, episode_of, task_scores
 from palestra.inference.engines.hf import HFEngine
 from palestra.inference.rendering import renderer_for
+from palestra.recipes.reading import load_recipe
 from palestra.training.assembly import first_model
-from palestra.training.recipe import load_recipe
 
 GAME = "game:GuessTheNumber-v0-easy"
 BRIEF = "game:GuessTheNumber-v0-brief10"  # the same game with shorter texts: a variant in the recipe cpu/guess

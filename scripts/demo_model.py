@@ -22,9 +22,9 @@ from palestra.core import Sampling
 from palestra.foundation.statistics import Score, mean_interval
 from palestra.inference.models.packed import load_packed, pack_model
 from palestra.policies.sampled import SampledPolicy
+from palestra.recipes.reading import load_recipe
 from palestra.rollouts import rollout
 from palestra.training.export import export_model
-from palestra.training.recipe import load_recipe
 
 TARGET = Path(__file__).parents[1] / "src/palestra/inference/models/demo.npz"
 LARGEST = 500_000

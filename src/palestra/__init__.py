@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from palestra.evaluation import evaluate
     from palestra.policies.chat import ChatPolicy, Endpoint
     from palestra.policies.sampled import SampledPolicy
+    from palestra.recipes import TrainConfig
     from palestra.registry import list_envs, make, make_async, print_envs, register
     from palestra.rollouts import VectorEnv, collect, make_vec, play, read_trajectories, rollout
     from palestra.suite import mix
     from palestra.tools import tool
-    from palestra.training import TrainConfig, train
+    from palestra.training import train
     from palestra.trajectory import (
         Completion,
         Image,
@@ -55,7 +56,8 @@ _HOMES = {
     "registry": "list_envs make make_async print_envs register",
     "rollouts": "VectorEnv collect make_vec play read_trajectories rollout",
     "tools": "tool",
-    "training": "TrainConfig train",
+    "recipes": "TrainConfig",
+    "training": "train",
     "trajectory": "Completion Image Message StopReason Task Text Trajectory TrajectoryGroup Turn flatten",
     "wrappers": "UseTools",
 }

@@ -20,8 +20,9 @@ from palestra.bridges import trl as bridge
 from palestra.errors import UsageError
 from palestra.inference.engines.calls import CallEngine
 from palestra.inference.rendering import renderer_for
+from palestra.recipes.algorithms import AdvantageConfig
 from palestra.rollouts import RolloutOptions
-from palestra.training.algorithms.advantage import AdvantageConfig, advantages
+from palestra.training.algorithms.advantage import advantages
 from palestra.training.algorithms.groups import episode_of
 from tests.bridges.abandoned import EPISODES, HELD, Silent, all_closed
 from tests.bridges.bridging import (

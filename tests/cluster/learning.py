@@ -12,7 +12,7 @@ import msgspec
 
 from palestra.cluster.config import ClusterConfig, Pool
 from palestra.cluster.learner import Learning, train_on_cluster
-from palestra.training.config import TrainConfig
+from palestra.recipes.config import TrainConfig
 
 
 def learning(config: TrainConfig, folder: Path, workers: int = 2) -> Learning:

@@ -11,8 +11,8 @@ import pytest
 
 from palestra.cluster.learner import LearnerActor, Learning
 from palestra.errors import UsageError
+from palestra.recipes.config import TrainConfig
 from palestra.training import assembly
-from palestra.training.config import TrainConfig
 
 pytestmark = pytest.mark.torch
 

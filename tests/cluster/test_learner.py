@@ -11,7 +11,7 @@ from palestra.cluster.config import ClusterConfig, Pool
 from palestra.cluster.learner import LearnerActor, Learning, _say_if_short, train_on_cluster
 from palestra.durable.ledger import Ledger
 from palestra.errors import UsageError
-from palestra.training.config import TrainConfig
+from palestra.recipes.config import TrainConfig
 from tests.cluster.learning import learning, metrics, train_under_fire
 
 pytestmark = [pytest.mark.torch, pytest.mark.ray, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600)]

@@ -141,8 +141,8 @@ MODELS = {
 def test_the_plan_and_the_dry_run_agree(model: str) -> None:
     pytest.importorskip("transformers")
     pytest.importorskip("torch")
+    from palestra.recipes.reading import load_recipe
     from palestra.training.estimate import estimate
-    from palestra.training.recipe import load_recipe
 
     sizes, (recipe, *overrides) = (1, 8, 64), MODELS[model]
     options = [part for gpus in sizes for part in ("--gpus", str(gpus))]

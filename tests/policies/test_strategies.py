@@ -339,7 +339,7 @@ def test_equal_answers_are_counted_whatever_surrounds_them() -> None:
 
 @pytest.mark.torch
 def test_a_recipe_names_strategies_as_the_command_line_does() -> None:
-    from palestra.training.config import POLICY
+    from palestra.recipes.play import POLICY
 
     words = tokenizer("chatml")
     engine = ScriptedEngine(lambda prompt, sampling: [*words.encode("Thought: x\nAction: y"), words.eos_token_id])

@@ -56,7 +56,7 @@ def test_the_command_line_has_the_same_names_and_defaults(command: str) -> None:
 @pytest.mark.torch
 def test_a_recipe_has_the_same_names_and_defaults() -> None:
     pytest.importorskip("torch")
-    from palestra.training.config import EvaluationSettings, PlaySettings
+    from palestra.recipes.play import EvaluationSettings, PlaySettings
 
     named, play = RolloutOptions(), PlaySettings()
     assert (play.concurrency, play.deadline, play.retries) == (named.concurrency, named.deadline, named.retries)

@@ -38,12 +38,12 @@ from palestra.durable.ledger import Ledger
 from palestra.inference.engines.hf import HFEngine
 from palestra.inference.models import build_tiny
 from palestra.inference.rendering import renderer_for
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.model import ModelConfig
 from palestra.rollouts import TrajectoryWriter, read_trajectories
 from palestra.training import record, trainer, warm_start
-from palestra.training.config import TrainConfig
 from palestra.training.learner import learner, state
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import ModelConfig
 from palestra.training.record import read_metrics
 from palestra.training.run import train
 

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from palestra.errors import UsageError
+from palestra.recipes.algorithms import Anneal
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.reading import load_recipe, recorded
 from palestra.training.algorithms.horizon import Stepwise
-from palestra.training.config import Anneal, TrainConfig
-from palestra.training.recipe import load_recipe, recorded
 
 pytestmark = pytest.mark.torch
 

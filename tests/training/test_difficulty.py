@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from palestra.errors import UsageError
+from palestra.recipes.config import TrainConfig
 from palestra.training.algorithms.horizon import StepOutcome
 from palestra.training.assembly import assemble
-from palestra.training.config import TrainConfig
 from palestra.training.difficulty import RowOutcome, SolveRate, difficulty_weights, running_rates
 from palestra.training.summary import solved
 from palestra.training.tasks import KnownOutcomes, TrainingTasks

@@ -12,11 +12,10 @@ from tests.training.samples import VOCABULARY, random_group, random_trajectory
 from tests.training.tiny import learner_of, spoil, tiny_network
 
 from palestra.foundation.encoding import floats, ints
+from palestra.recipes.algorithms import AdvantageConfig, LossConfig, PartialGroups, Shaping
 from palestra.rollouts import read_trajectories
-from palestra.training.algorithms.advantage import AdvantageConfig, advantages
-from palestra.training.algorithms.groups import PartialGroups, episode_of
-from palestra.training.algorithms.loss import LossConfig
-from palestra.training.algorithms.shaping import Shaping
+from palestra.training.algorithms.advantage import advantages
+from palestra.training.algorithms.groups import episode_of
 from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.experience import any_used, prepare
 from palestra.training.learner.batch import Batch

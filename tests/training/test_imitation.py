@@ -8,9 +8,10 @@ import pytest
 
 from palestra.errors import UnknownEnv, UsageError
 from palestra.foundation.references import Hook, hook
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.play import Variant, WarmStart
 from palestra.registry import make, unregister
 from palestra.rollouts import collect
-from palestra.training.config import TrainConfig, Variant, WarmStart
 from palestra.training.imitation import VariedPolicy
 from palestra.training.parts import register_variants
 from palestra.training.warm_start import warm_start

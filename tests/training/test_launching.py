@@ -19,9 +19,9 @@ from palestra.errors import InfrastructureError, UsageError
 from palestra.foundation.encoding import ints
 from palestra.inference.engines.replicas import ServerReplica
 from palestra.inference.engines.vllm import VLLMEngine
+from palestra.recipes.config import TrainConfig
 from palestra.training import launching
 from palestra.training.assembly import first_model
-from palestra.training.config import TrainConfig
 from palestra.training.estimate import estimate
 from palestra.training.launching import Fleet, LaunchedEngine, ServerCommand, server_commands, tied
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from palestra.recipes.reading import load_recipe
 from palestra.rollouts import rollout
 from palestra.training.assembly import assemble
-from palestra.training.recipe import load_recipe
 from palestra.training.trainer import Trainer
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -15,12 +15,14 @@ from palestra import Env, Step
 from palestra.core import Policy
 from palestra.errors import PolicyError, UsageError
 from palestra.policies import as_policy
+from palestra.recipes.algorithms import Shaping
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.play import OpponentSettings
 from palestra.rollouts import EpisodeKey
-from palestra.training.algorithms.shaping import Shaping, shaped
+from palestra.training.algorithms.shaping import shaped
 from palestra.training.assembly import assemble
-from palestra.training.config import TrainConfig
 from palestra.training.opponent_setup import OpponentSetup
-from palestra.training.opponents import OpponentInSomeTasks, OpponentSettings, PastModel
+from palestra.training.opponents import OpponentInSomeTasks, PastModel
 from palestra.training.preflight import preflight
 from palestra.training.trainer import Trainer
 from palestra.trajectory import Completion, Finish, StopReason, Task, Trajectory, TrajectoryGroup, Turn

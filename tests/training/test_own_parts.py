@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 import palestra
 from palestra.cli.app import app
 from palestra.errors import UsageError
+from palestra.recipes.play import Variant
+from palestra.recipes.reading import saved_config
 from palestra.registry import unregister
 from palestra.rollouts import read_trajectories
 from palestra.training import hook, load_recipe
-from palestra.training.config import Variant
 from palestra.training.parts import check_parts, register_variants
-from palestra.training.recipe import saved_config
 from palestra.training.record import read_metrics
 from palestra.trajectory import StopReason
 

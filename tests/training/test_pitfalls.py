@@ -9,10 +9,12 @@ import pytest
 from tests.training.samples import VOCABULARY, random_group, random_trajectory
 
 from palestra.foundation.encoding import floats, ints
-from palestra.training.algorithms.advantage import AdvantageConfig, Credit, advantages, whiten
-from palestra.training.algorithms.groups import GroupMember, PartialGroups, episode_of, select
+from palestra.recipes.algorithms import AdvantageConfig, PartialGroups
+from palestra.recipes.learner import PackingConfig
+from palestra.training.algorithms.advantage import Credit, advantages, whiten
+from palestra.training.algorithms.groups import GroupMember, episode_of, select
 from palestra.training.algorithms.validity import InvalidSample, SampleLimits, quarantine
-from palestra.training.learner.batch import Batch, PackingConfig, micro_batch, plan, token_weights
+from palestra.training.learner.batch import Batch, micro_batch, plan, token_weights
 from palestra.trajectory import Completion, Finish, Segment, Span, StopReason, Task, Trajectory, TrajectoryGroup, Turn
 
 GROUP_METHODS: tuple[str, ...] = ("grpo", "dr_grpo", "rloo", "reinforce_pp_group", "gigpo")
@@ -216,7 +218,8 @@ def test_pitfall_13_statistics_come_before_any_sub_sampling() -> None:
 def test_pitfall_14_exponents_are_clamped() -> None:
     import torch
 
-    from palestra.training.algorithms.loss import LossConfig, kl_estimate, log_ratio
+    from palestra.recipes.algorithms import LossConfig
+    from palestra.training.algorithms.loss import kl_estimate, log_ratio
 
     far, near = torch.tensor([-500.0, 0.0]), torch.tensor([0.0, -500.0])
     assert log_ratio(far, near).tolist() == [-20.0, 20.0]

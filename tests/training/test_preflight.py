@@ -11,9 +11,9 @@ import transformers
 
 import palestra
 from palestra.core import Env, Step
+from palestra.recipes.config import TrainConfig
 from palestra.tools import tool
 from palestra.training.assembly import assemble
-from palestra.training.config import TrainConfig
 from palestra.training.preflight import PreflightFinding, preflight
 from palestra.training.trainer import Trainer
 from palestra.trajectory import TrajectoryGroup

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from palestra.errors import UsageError
-from palestra.training.recipe import kept, load_recipe, presets, saved_config
+from palestra.recipes.reading import kept, load_recipe, presets, saved_config
 
 pytestmark = pytest.mark.torch
 

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from palestra.cli.app import app
 from palestra.errors import UsageError
+from palestra.recipes.reading import find_recipe, load_recipe
 from palestra.registry import list_envs, spec
 from palestra.training.algorithms.horizon import StepOutcome
 from palestra.training.estimate import _largest_micro_batch, estimate, model_size
-from palestra.training.recipe import find_recipe, load_recipe
 
 pytestmark = pytest.mark.torch
 

@@ -21,8 +21,9 @@ from palestra.inference.engines.remote import RemoteEngine
 from palestra.inference.engines.replicas import LoraAdapter, ServerReplica
 from palestra.inference.engines.sglang import SGLangEngine
 from palestra.inference.engines.vllm import VLLMEngine
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.engine import TRANSFER
 from palestra.training.assembly import assemble
-from palestra.training.config import TRANSFER, TrainConfig
 from palestra.training.engines import EngineSetup, collective_transfer
 from palestra.training.launching import server_commands
 from palestra.training.publishing import PolicyWeights

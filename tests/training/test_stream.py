@@ -18,12 +18,12 @@ from tests.training.test_trainer import config as small_config
 from palestra.core import AsyncEnv, Step
 from palestra.durable.ledger import Ledger, State
 from palestra.foundation.seeding import derive
+from palestra.recipes.config import TrainConfig
 from palestra.registry import register
 from palestra.rollouts import read_trajectories
 from palestra.testing.clock import VirtualClockLoop
 from palestra.training.admission import Admission
 from palestra.training.assembly import assemble
-from palestra.training.config import TrainConfig
 from palestra.training.record import read_metrics
 from palestra.training.stream import GroupStream, PlayedTask
 from palestra.training.trainer import Trainer

@@ -18,13 +18,15 @@ from tests.training.tiny import gradients, learner_of, measured_batch, random_ba
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.foundation.encoding import ints
 from palestra.inference.engines.vllm import VLLMEngine
+from palestra.recipes.algorithms import LossConfig
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.learner import LearnerConfig
+from palestra.recipes.play import TEACHER, TeacherSettings
 from palestra.training.algorithms.groups import Array
-from palestra.training.algorithms.loss import LossConfig
 from palestra.training.assembly import assemble
-from palestra.training.config import TrainConfig
 from palestra.training.learner.batch import Batch
-from palestra.training.learner.learner import Learner, LearnerConfig
-from palestra.training.teaching import TEACHER, Teacher, TeacherSettings, TeacherSetup, check_context, taught
+from palestra.training.learner.learner import Learner
+from palestra.training.teaching import Teacher, TeacherSetup, check_context, taught
 
 pytestmark = pytest.mark.torch
 

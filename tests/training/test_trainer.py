@@ -19,10 +19,10 @@ from palestra.core import AsyncEnv, Step
 from palestra.durable.ledger import Ledger
 from palestra.inference.rendering import renderer_for
 from palestra.policies import as_policy
+from palestra.recipes.config import TrainConfig
 from palestra.registry import register
 from palestra.rollouts import collect, read_trajectories
 from palestra.training.assembly import assemble
-from palestra.training.config import TrainConfig
 from palestra.training.experience import Experience
 from palestra.training.imitation import TaughtPolicy
 from palestra.training.stream import PlayedTask

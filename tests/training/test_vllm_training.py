@@ -144,8 +144,8 @@ def test_a_server_that_keeps_old_weights_is_noticed(tied: Path, tmp_path: Path, 
 
 
 def test_the_exported_model_scores_the_same_in_transformers_and_in_vllm(model: Path, tmp_path: Path) -> None:
+    from palestra.recipes.engine import EngineSettings
     from palestra.training import train
-    from palestra.training.config import EngineSettings
 
     def mean(policy: str, name: str, *options: str) -> float:
         arguments = ["eval", policy, "-e", GAME, "-n", "200", "--max-tokens", "6", "--out", str(tmp_path / name), "--json"]

@@ -14,11 +14,13 @@ from tests.training.samples import VOCABULARY, random_trajectory
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from palestra.training.algorithms.loss import LossConfig
-from palestra.training.learner.batch import Batch, PackingConfig
-from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.recipes.algorithms import LossConfig
+from palestra.recipes.learner import LearnerConfig, PackingConfig
+from palestra.recipes.model import ModelConfig
+from palestra.training.learner.batch import Batch
+from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import ActorCritic, ModelConfig
+from palestra.training.learner.model import ActorCritic
 
 
 def tiny_model(**changes: Any) -> Any:

@@ -24,7 +24,8 @@ from palestra.foundation.references import resolve, search_here
 from palestra.policies import as_policy
 from palestra.policies.history import History
 from palestra.policies.scripted import BUILT_IN
-from palestra.policies.strategy import HISTORY, named_strategy
+from palestra.policies.strategy import named_strategy
+from palestra.recipes.play import HISTORY
 from palestra.registry.specs import parse_options
 
 __all__ = ["PlayerOptions", "named_policy", "playing"]

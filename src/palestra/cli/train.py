@@ -27,7 +27,7 @@ from palestra.foundation.terminal import terminal_safe
 from palestra.registry import spec, typed
 
 if TYPE_CHECKING:
-    from palestra.training.config import TrainConfig
+    from palestra.recipes.config import TrainConfig
 
 __all__ = ["train_command"]
 
@@ -68,7 +68,7 @@ def train_command(
         transformers = import_uninterrupted("transformers")
     except ImportError:
         raise MissingExtra(f"training needs torch and transformers: {how_to_install('train')}") from None
-    from palestra.training.recipe import load_recipe
+    from palestra.recipes.reading import load_recipe
     from palestra.training.record import read_metrics
 
     transformers.utils.logging.disable_progress_bar()
@@ -126,7 +126,7 @@ def _import_parts(config: "TrainConfig") -> None:
 
 def run_folder(recipe: Path, overrides: Sequence[str]) -> Path:
     """The default folder. Recipe and overrides name it, so the same command resumes and another command gets another folder."""
-    from palestra.training.recipe import FREE
+    from palestra.recipes.reading import FREE
 
     # The names of shipped recipes contain dots, as in qwen2.5-7b.
     name = recipe.stem if recipe.suffix == ".toml" else recipe.name

@@ -31,7 +31,7 @@ from palestra.rollouts import RolloutFunction
 from palestra.training.publishing import WEIGHTS, PublishedWeights
 
 if TYPE_CHECKING:
-    from palestra.training.config import TrainConfig
+    from palestra.recipes.config import TrainConfig
 
 __all__ = ["LearnerActor", "Learning", "train_on_cluster"]
 
@@ -97,7 +97,7 @@ class LearnerActor(Answering):
         return await asyncio.shield(self._run)
 
     async def _train(self, learning: Learning) -> int:
-        from palestra.training.config import TrainConfig
+        from palestra.recipes.config import TrainConfig
         from palestra.training.run import claimed
 
         config = msgspec.json.decode(learning.config, type=TrainConfig)
@@ -167,8 +167,8 @@ class Rank:
 
     def follow(self, config: bytes, model: str, rank: int, ranks: int, meeting: str) -> None:
         """Join the other ranks and follow the leader to the end of the run."""
+        from palestra.recipes.config import TrainConfig
         from palestra.training.assembly import build_learner
-        from palestra.training.config import TrainConfig
         from palestra.training.learner.ranks import follow, join
 
         settings = msgspec.json.decode(config, type=TrainConfig)

@@ -15,39 +15,14 @@ from typing import Any
 
 from palestra.core import Conversation, Policy
 from palestra.errors import UsageError
-from palestra.foundation.references import Role
 from palestra.policies.acting import is_privileged, policy_name
 from palestra.policies.asides import Aside
 from palestra.policies.scripted import as_policy
+from palestra.recipes.play import STRATEGY
 from palestra.registry.specs import parse_options
 from palestra.trajectory import Completion, Message
 
-__all__ = ["HISTORY", "STRATEGY", "Strategy", "Thread", "named_strategy", "split_reply"]
-
-STRATEGY = Role(
-    "strategy",
-    ("policy",),
-    {
-        "react": "palestra.policies.thinking:ReAct",
-        "plan": "palestra.policies.thinking:Plan",
-        "scratchpad": "palestra.policies.remembering:Scratchpad",
-        "reflect": "palestra.policies.remembering:Reflect",
-        "best_of": "palestra.policies.choosing:BestOf",
-        "tree": "palestra.policies.searching:TreeSearch",
-    },
-    factory=True,
-)
-HISTORY = Role(
-    "history",
-    (),
-    {
-        "full": "palestra.policies.history:FullHistory",
-        "window": "palestra.policies.history:Window",
-        "last": "palestra.policies.history:LastObservation",
-        "summary": "palestra.policies.history:Summary",
-    },
-    factory=True,
-)
+__all__ = ["Strategy", "Thread", "named_strategy", "split_reply"]
 
 
 def named_strategy(name: str, /, **keywords: Any) -> Callable[[Policy], Policy]:

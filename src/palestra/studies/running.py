@@ -28,6 +28,8 @@ from palestra.errors import EnvError, UsageError
 from palestra.evaluation.versions import package_versions
 from palestra.foundation.seeding import derive_seed
 from palestra.inference.models import find_model
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.reading import load_recipe
 from palestra.registry import make
 from palestra.rollouts import rollout
 from palestra.studies.packing import read_packed
@@ -44,9 +46,7 @@ from palestra.studies.results import (
 )
 from palestra.studies.study import Budgets, Cell, Study
 from palestra.training.assembly import assemble
-from palestra.training.config import TrainConfig
 from palestra.training.parts import register_variants
-from palestra.training.recipe import load_recipe
 from palestra.training.run import claimed
 from palestra.training.trainer import Trainer
 from palestra.training.warm_start import warm_start

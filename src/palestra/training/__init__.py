@@ -3,9 +3,9 @@
 ``algorithms``  pure functions: groups, advantages, losses, horizons, valid samples. Only losses need torch.
 ``learner``     the model, its batches, its optimizer and its ranks.
 
-The modules of this folder are the run. Read them in this order: ``config`` (what a recipe holds), ``parts`` (what it names),
-``run`` (``train()``), ``assembly`` (builds a trainer), ``trainer`` (one step after the other), ``experience`` (groups to a
-batch).
+The modules of this folder are the run. Read them in this order: ``parts`` (what a recipe names), ``run`` (``train()``),
+``assembly`` (builds a trainer), ``trainer`` (one step after the other), ``experience`` (groups to a batch). What a recipe holds
+is in ``palestra.recipes``.
 
 Importing this package does not import torch, so the mathematics can be read, tested and used without it.
 """
@@ -13,12 +13,11 @@ Importing this package does not import torch, so the mathematics can be read, te
 from typing import TYPE_CHECKING, Any
 
 from palestra.foundation.references import hook
+from palestra.recipes import TrainConfig, load_recipe
 
 if TYPE_CHECKING:
     from palestra.training.algorithms.advantage import Credit
-    from palestra.training.config import TrainConfig
     from palestra.training.export import export_model
-    from palestra.training.recipe import load_recipe
     from palestra.training.run import train
 
 __all__ = ["Credit", "TrainConfig", "export_model", "hook", "load_recipe", "train"]
@@ -27,9 +26,7 @@ __all__ = ["Credit", "TrainConfig", "export_model", "hook", "load_recipe", "trai
 def __getattr__(name: str) -> Any:
     homes = {
         "Credit": "algorithms.advantage",
-        "TrainConfig": "config",
         "export_model": "export",
-        "load_recipe": "recipe",
         "train": "run",
     }
     if name in homes:

@@ -28,14 +28,15 @@ from torch.distributed.tensor import DTensor
 from palestra.durable.ledger import read_ledger
 from palestra.foundation.encoding import floats, ints
 from palestra.inference.models import build_tiny
-from palestra.training.config import TrainConfig
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.learner import LearnerConfig, PackingConfig
+from palestra.recipes.model import LoraSettings, ModelConfig
+from palestra.recipes.reading import load_recipe
 from palestra.training.export import export_model
-from palestra.training.learner.batch import Batch, PackingConfig
-from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.training.learner.batch import Batch
+from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import LoraSettings, ModelConfig
 from palestra.training.learner.ranks import join
-from palestra.training.recipe import load_recipe
 from palestra.training.record import read_metrics
 from palestra.training.run import train
 from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, Turn

@@ -20,7 +20,8 @@ from palestra.foundation.seeding import derive_seed
 from palestra.inference.models import find_model
 from palestra.inference.rendering.vocabulary import write_vocabulary
 from palestra.policies.sampled import SampledPolicy
-from palestra.training.config import ENGINE, TrainConfig
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.engine import ENGINE
 from palestra.training.engines import EngineSetup
 from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model

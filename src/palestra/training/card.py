@@ -15,9 +15,9 @@ from palestra.errors import PalestraError
 from palestra.evaluation.folder import read_report
 from palestra.evaluation.report import PartialScores
 from palestra.evaluation.wording import mean_words
-from palestra.training.config import TrainConfig
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.reading import recorded
 from palestra.training.heldout import EVALUATIONS
-from palestra.training.recipe import recorded
 from palestra.training.record import read_metrics
 
 __all__ = ["model_card"]

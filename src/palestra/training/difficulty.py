@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.errors import UsageError
-from palestra.foundation.references import Hook, Role
+from palestra.foundation.references import Hook
+from palestra.recipes.play import DIFFICULTY
 
-__all__ = ["DIFFICULTY", "RowOutcome", "SolveRate", "difficulty_weights", "running_rates"]
+__all__ = ["RowOutcome", "SolveRate", "difficulty_weights", "running_rates"]
 
 _K = TypeVar("_K", bound=Hashable)
 
@@ -53,7 +54,7 @@ def running_rates(outcomes: Iterable[tuple[_K, int, int]]) -> dict[_K, SolveRate
     return rates
 
 
-def _pools(
+def pools(
     rates: Sequence[SolveRate], *, easy: float = 0.9, hard: float = 0.1, easy_weight: float = 0.2, hard_weight: float = 0.2
 ) -> list[float]:
     """Three pools: tasks that are solved at a rate of ``easy`` or more, of ``hard`` or less, and the others with weight 1.
@@ -67,9 +68,6 @@ def _pools(
         return easy_weight if one.rate >= easy else hard_weight if one.rate <= hard else 1.0
 
     return [weight(one) for one in rates]
-
-
-DIFFICULTY = Role("play.difficulty", ("rates",), {"pools": _pools})
 
 
 def difficulty_weights(rule: Hook | None, rates: Sequence[SolveRate]) -> npt.NDArray[np.float64]:

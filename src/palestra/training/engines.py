@@ -18,8 +18,9 @@ from palestra.errors import UsageError
 from palestra.inference.engines.hf import HFEngine
 from palestra.inference.engines.sglang import SGLangEngine
 from palestra.inference.engines.vllm import VLLMEngine
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.engine import TRANSFER
 from palestra.training.collective import CollectiveTransfer
-from palestra.training.config import TRANSFER, TrainConfig
 from palestra.training.launching import SERVERS, Fleet, LaunchedEngine, server_commands
 from palestra.training.publishing import WEIGHTS, PublishedAdapters, PublishedWeights, Transfer
 from palestra.training.served import ServedEngine

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from palestra.errors import Unsupported
+from palestra.recipes.config import TrainConfig
 from palestra.registry import spec
-from palestra.training.algorithms.horizon import Fixed, Linear, Schedule, Stepwise, turns_at
-from palestra.training.config import TrainConfig
+from palestra.training.algorithms.horizon import Fixed, Linear, Schedule, Stepwise, schedule_of, turns_at
 from palestra.training.learner.batch import WORTH_SHARING
 from palestra.training.memory import FLOAT, MOMENTS, RankMemory, in_bytes
 from palestra.training.parts import check_parts
@@ -269,7 +269,7 @@ def _turns(config: TrainConfig, step: int) -> int:
         if config.horizon is None:
             limits.append(own)
             continue
-        longest = _longest(config.horizon.schedule(env), step)
+        longest = _longest(schedule_of(config.horizon, env), step)
         limits.append(longest if own is None else min(longest, own))
     return max((limit for limit in limits if limit is not None), default=1)
 

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from palestra.training.algorithms.advantage import AdvantageConfig, Credit, advantages
-from palestra.training.algorithms.groups import Array, GroupCounts, GroupMember, PartialGroups, episode_of, select
+from palestra.recipes.algorithms import AdvantageConfig, PartialGroups, Shaping
+from palestra.training.algorithms.advantage import Credit, advantages
+from palestra.training.algorithms.groups import Array, GroupCounts, GroupMember, episode_of, select
 from palestra.training.algorithms.loss import kl_estimate
-from palestra.training.algorithms.shaping import CUTS, Shaping, shaped
+from palestra.training.algorithms.shaping import CUTS, shaped
 from palestra.training.algorithms.validity import (
     MISMATCH,
     InvalidSample,

@@ -15,12 +15,13 @@ from palestra.durable.checkpoint import Checkpoints, verify
 from palestra.errors import SchemaError, UsageError
 from palestra.foundation.home import new_model
 from palestra.inference.models.choice import find_finished_model
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.model import ModelConfig
+from palestra.recipes.reading import saved_config
 from palestra.training.card import model_card
-from palestra.training.config import TrainConfig
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import ActorCritic, ModelConfig
+from palestra.training.learner.model import ActorCritic
 from palestra.training.learner.state import StateReader, rows_of
-from palestra.training.recipe import saved_config
 from palestra.training.warm_start import WARM_START, finished_warm_start
 
 __all__ = ["export_model"]

@@ -16,7 +16,7 @@ from palestra.errors import UsageError
 from palestra.foundation.exposition import CONTENT_TYPE, metric
 
 if TYPE_CHECKING:
-    from palestra.training.config import TrainConfig
+    from palestra.recipes.config import TrainConfig
 
 __all__ = ["PrometheusWriter", "exposition"]
 

@@ -15,7 +15,8 @@ import msgspec
 from palestra.core import Policy
 from palestra.durable import Inside
 from palestra.evaluation import evaluate_async
-from palestra.training.config import EvaluationSettings, TrainConfig
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.play import EvaluationSettings
 from palestra.training.tasks import held_out_seed
 
 __all__ = ["EVALUATIONS", "Progress", "evaluate_held_out"]

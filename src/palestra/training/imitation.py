@@ -17,7 +17,7 @@ from palestra.foundation.encoding import Ints, floats, ints
 from palestra.foundation.seeding import derive
 from palestra.policies import as_policy, is_privileged, next_completion, policy_name
 from palestra.policies.sampled import SampledPolicy
-from palestra.training.algorithms.loss import LossConfig
+from palestra.recipes.algorithms import LossConfig
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner
 from palestra.trajectory import Completion, Finish, Tokens, Trajectory

@@ -25,7 +25,7 @@ from palestra.errors import InfrastructureError, UsageError
 from palestra.foundation.connections import free_port
 from palestra.foundation.encoding import Ints
 from palestra.inference.engines.remote import RemoteEngine
-from palestra.training.config import TrainConfig
+from palestra.recipes.config import TrainConfig
 from palestra.training.served import ServedEngine
 
 __all__ = ["SERVERS", "Fleet", "LaunchedEngine", "ServerCommand", "server_commands"]

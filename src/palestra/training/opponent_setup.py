@@ -11,9 +11,10 @@ from palestra.core import Policy
 from palestra.errors import UsageError
 from palestra.policies import as_policy
 from palestra.policies.sampled import SampledPolicy
-from palestra.training.config import POLICY, TrainConfig
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.play import OPPONENT, POLICY
 from palestra.training.engines import EngineSetup, frozen_engine
-from palestra.training.opponents import OPPONENT, OPPONENTS, OpponentInSomeTasks, Opponents, PastModel
+from palestra.training.opponents import OPPONENTS, OpponentInSomeTasks, Opponents, PastModel
 from palestra.training.publishing import PublishedWeights
 
 __all__ = ["OpponentSetup", "opponents_of", "past_opponent"]

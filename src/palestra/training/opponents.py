@@ -16,86 +16,28 @@ with the new weights of the model.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated
 
 import msgspec
 import numpy as np
 
 from palestra.core import Conversation, Engine, Policy
-from palestra.errors import PolicyError, UsageError
-from palestra.foundation.references import Hook, Role, parse_hook
+from palestra.errors import PolicyError
 from palestra.foundation.seeding import derive
 from palestra.policies import is_privileged, next_completion
+from palestra.recipes.play import OpponentSettings
 from palestra.rollouts import EpisodeKey, Seating
 from palestra.training.publishing import PolicyWeights, PublishedWeights
 from palestra.trajectory import Completion, Trajectory, TrajectoryGroup
 
 __all__ = [
-    "OPPONENT",
     "OPPONENTS",
     "OpponentInSomeTasks",
-    "OpponentSettings",
     "Opponents",
     "PastModel",
 ]
 
 OPPONENTS = "opponents"
 """The name of the folder in the run folder."""
-OPPONENT = Role("opponent.kind", ("setup",), {"past": "palestra.training.opponent_setup:past_opponent"}, factory=True)
-
-
-class OpponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An opponent for the model, in games with several players."""
-
-    players: Annotated[tuple[str, ...], msgspec.Meta(min_length=2)]
-    """The names of the game's players. In a task with an opponent the model plays one of them, drawn by the run's seed."""
-    kind: Hook = "past"
-    """``past``: the model with earlier weights. Or your own as ``module:name``: a function of an ``OpponentSetup`` that returns
-    a policy. If the policy has an async method ``close``, the run calls it at its end."""
-    share: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5
-    """The share of tasks with an opponent. In the others the model plays all players and learns from each."""
-    every: Annotated[int, msgspec.Meta(ge=1)] = 20
-    """For ``past``: after this many steps the weights are kept, and another opponent is drawn."""
-    pool: Annotated[int, msgspec.Meta(ge=1)] = 5
-    """For ``past``: from how many of the latest kept weights an opponent is drawn."""
-    urls: tuple[str, ...] = ()
-    """For ``past``: addresses of servers that sample the opponent, if ``engine.kind`` is ``vllm`` or ``sglang``. They load the
-    kept weights from the run folder. The servers of the model cannot sample it: they have other weights."""
-
-    def __post_init__(self) -> None:
-        OPPONENT.check(self.kind)
-        if len(set(self.players)) != len(self.players):
-            raise UsageError("opponent.players names a player twice")
-        past = [one for one in msgspec.structs.fields(type(self)) if one.name in ("every", "pool", "urls")]
-        for one in past if self.name != "past" else ():
-            if getattr(self, one.name) != one.default:
-                raise UsageError(f'opponent.{one.name} is for opponent.kind = "past": leave it out')
-
-    def check(self, engine: str, urls: Sequence[str], *, has_agent: bool) -> None:
-        """Raise ``UsageError`` if there can be no such opponent beside the run's ``engine``, whose servers are ``urls``."""
-        if self.name != "past":
-            return
-        if has_agent:
-            raise UsageError('opponent.kind = "past" cannot play as an agent: name a policy of your own, or leave [agent] out')
-        if engine not in ("local", "vllm", "sglang"):
-            raise UsageError('opponent.kind = "past" needs engine.kind = "local", "vllm" or "sglang"')
-        if engine == "local" and self.urls:
-            raise UsageError('opponent.urls is for servers: set engine.kind = "vllm" or "sglang" as well')
-        if engine != "local" and not self.urls:
-            raise UsageError("the servers of the model cannot hold earlier weights as well: name others in opponent.urls")
-        if same := {url.rstrip("/") for url in urls} & {url.rstrip("/") for url in self.urls}:
-            raise UsageError(f"{min(same)} is in engine.urls and in opponent.urls: a server can hold one version only")
-
-    def kept(self, back: int) -> int:
-        """For ``past``: the most versions of the weights in the run folder. A resumed run goes back by at most ``back`` steps,
-        and needs the versions that were there then.
-        """
-        return self.pool + -(-back // self.every) + 1
-
-    @property
-    def name(self) -> str:
-        """What ``kind`` uses: ``past`` or ``module:name``."""
-        return parse_hook(OPPONENT.key, self.kind)[0]
 
 
 class Opponents:

@@ -12,28 +12,25 @@ from palestra.agents import CallBudget, Program
 from palestra.core import AsyncEnv, Policy, Tool
 from palestra.foundation.references import Hook, Role, hook, is_reference, parse_hook, resolve
 from palestra.policies.sampled import SampledPolicy
-from palestra.registry import register, spec
-from palestra.training.algorithms.advantage import ADVANTAGE
-from palestra.training.algorithms.horizon import HORIZON
-from palestra.training.algorithms.loss import LOSS
-from palestra.training.config import (
+from palestra.recipes.algorithms import ADVANTAGE, HORIZON, LOSS
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.engine import ENGINE, TRANSFER
+from palestra.recipes.learner import SCHEDULE
+from palestra.recipes.play import (
     DEMONSTRATOR,
-    ENGINE,
+    DIFFICULTY,
     GRADER,
     GROUP_REWARD,
     HISTORY,
+    OPPONENT,
     POLICY,
+    TEACHER,
     TOOL,
-    TRANSFER,
     WRAPPER,
     WRITER,
-    TrainConfig,
     Variant,
 )
-from palestra.training.difficulty import DIFFICULTY
-from palestra.training.learner.learner import SCHEDULE
-from palestra.training.opponents import OPPONENT
-from palestra.training.teaching import TEACHER
+from palestra.registry import register, spec
 from palestra.wrappers.attempts import ATTEMPTS, Attempts
 from palestra.wrappers.lending import lend, named_tool, named_wrapper
 

@@ -24,11 +24,11 @@ from palestra.core import Conversation
 from palestra.errors import UsageError
 from palestra.foundation.seeding import derive_seed
 from palestra.policies import as_policy
+from palestra.recipes.algorithms import PartialGroups
 from palestra.registry import spec
 from palestra.rollouts import RolloutOptions, play_episodes, rollout
 from palestra.rollouts.supply import row_count
-from palestra.training.algorithms.groups import PartialGroups
-from palestra.training.algorithms.horizon import turns_at
+from palestra.training.algorithms.horizon import schedule_of, turns_at
 from palestra.training.algorithms.loss import PolicyTokens, TokenStatistics, policy_loss
 from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.difficulty import SolveRate, difficulty_weights
@@ -148,7 +148,7 @@ class _Examination:
     def _horizon(self, turns: int) -> list[PreflightFinding]:
         if self.config.horizon is None:
             return []
-        most = getattr(self.config.horizon.schedule(self.env), "longest", None)
+        most = getattr(schedule_of(self.config.horizon, self.env), "longest", None)
         if most is None or turns <= most:
             return []
         return [self._warn(f"its oracle needs {turns} turns, but the horizon never exceeds {most}")]
@@ -314,7 +314,7 @@ def _learning(trainer: Trainer, played: Sequence[Trajectory]) -> list[PreflightF
     def schedules() -> None:
         if config.horizon is not None:
             for env in config.envs:
-                turns_at(config.horizon.schedule(env), 0)
+                turns_at(schedule_of(config.horizon, env), 0)
         difficulty_weights(config.play.difficulty, [SolveRate(0, 0.0), SolveRate(4, 0.5)])
 
     found = []

@@ -6,7 +6,7 @@ from palestra.core import Renderer
 from palestra.inference.rendering import renderer_for
 from palestra.policies.history import History
 from palestra.policies.shots import NoShots, OracleShots
-from palestra.training.config import HISTORY, PromptSettings
+from palestra.recipes.play import HISTORY, PromptSettings
 
 __all__ = ["prompt_options", "renderer_of"]
 

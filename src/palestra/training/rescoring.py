@@ -17,7 +17,7 @@ import msgspec
 
 from palestra.errors import UsageError
 from palestra.foundation.references import Hook
-from palestra.training.config import GRADER, GROUP_REWARD
+from palestra.recipes.play import GRADER, GROUP_REWARD
 from palestra.trajectory import Trajectory, TrajectoryGroup
 
 __all__ = ["Rescoring"]

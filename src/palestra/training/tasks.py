@@ -19,10 +19,10 @@ import numpy.typing as npt
 from palestra.errors import UsageError
 from palestra.evaluation.panel import Panel
 from palestra.foundation.seeding import derive, derive_seed
+from palestra.recipes.config import TrainConfig
 from palestra.registry import spec
 from palestra.rollouts.supply import data_digest, data_table, row_at, row_count
 from palestra.training.algorithms.horizon import StepOutcome
-from palestra.training.config import TrainConfig
 from palestra.training.difficulty import RowOutcome, SolveRate, difficulty_weights, running_rates
 from palestra.trajectory import Task
 

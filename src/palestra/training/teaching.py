@@ -16,14 +16,13 @@ must have the same tokens.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 import numpy as np
 
 from palestra.errors import UsageError
 from palestra.foundation.encoding import Ints
-from palestra.foundation.references import Hook, Role, parse_hook
+from palestra.recipes.play import TEACHER, TeacherSettings
 from palestra.training.algorithms.groups import Array
 from palestra.training.learner.batch import Batch
 
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
     from palestra.training.learner.learner import Learner
 
 __all__ = [
-    "TEACHER",
     "Teacher",
-    "TeacherSettings",
     "TeacherSetup",
     "check_context",
     "local_teacher",
@@ -46,48 +43,6 @@ Teacher = Callable[[Batch], Array]
 """Returns the log-probability of every sampled token of a batch under the teacher (T)."""
 _CALLS = 64
 """Segments that servers score at the same time."""
-
-TEACHER = Role(
-    "teacher.kind",
-    ("setup",),
-    {name: f"palestra.training.teaching:{name}_teacher" for name in ("local", "vllm")},
-    factory=True,
-)
-
-
-class TeacherSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A teacher for on-policy distillation."""
-
-    kind: Hook = "local"
-    """``local``: a frozen model beside the learner's. ``vllm``: servers at ``urls``. Or your own as ``module:name``."""
-    path: str = ""
-    """Local: the model of the teacher, as in ``model.path``."""
-    urls: tuple[str, ...] = ()
-    """Addresses of vLLM servers that hold the teacher. Their context must be longer than that of the engine."""
-    weight: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
-    """The weight of log π_teacher − log π in the advantage of a token."""
-    task: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
-    """The weight of the advantage that ``advantage.method`` computes from rewards. 0 ignores the rewards."""
-    largest: Annotated[float, msgspec.Meta(gt=0.0)] = 10.0
-    """The largest distance between the two log-probabilities of a token, in nats. A larger one counts as this."""
-
-    def __post_init__(self) -> None:
-        TEACHER.check(self.kind)
-        if self.name == "local" and not self.path:
-            raise UsageError('teacher.kind = "local" needs a model: set teacher.path')
-        if self.name == "vllm" and not self.urls:
-            raise UsageError('teacher.kind = "vllm" needs servers: set teacher.urls = ["http://…"]')
-        if self.name == "local" and self.urls:
-            raise UsageError('teacher.urls is for servers: set teacher.kind = "vllm" as well')
-        if self.name == "vllm" and self.path:
-            raise UsageError('teacher.path is for a local teacher: leave it out, or set teacher.kind = "local"')
-        if not self.weight and not self.task:
-            raise UsageError("teacher.weight and teacher.task are both 0, so nothing would be learned: set one of them above 0")
-
-    @property
-    def name(self) -> str:
-        """What ``kind`` uses: ``local``, ``vllm`` or ``module:name``."""
-        return parse_hook("teacher.kind", self.kind)[0]
 
 
 class TeacherSetup(NamedTuple):

@@ -41,6 +41,8 @@ from palestra.foundation.seeding import derive, derive_seed
 from palestra.foundation.telemetry import span
 from palestra.policies import as_policy, is_privileged
 from palestra.policies.sampled import SampledPolicy
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.play import POLICY
 from palestra.rollouts import (
     Places,
     RolloutFunction,
@@ -50,9 +52,8 @@ from palestra.rollouts import (
 )
 from palestra.training.admission import Admission
 from palestra.training.agreement import SamplerWatch
-from palestra.training.algorithms.horizon import Schedule, StepOutcome, turns_at
+from palestra.training.algorithms.horizon import Schedule, StepOutcome, schedule_of, turns_at
 from palestra.training.algorithms.validity import SampleLimits, quarantine
-from palestra.training.config import POLICY, TrainConfig
 from palestra.training.difficulty import RowOutcome
 from palestra.training.experience import USED, Experience, any_used, prepare
 from palestra.training.heldout import Progress, evaluate_held_out
@@ -289,7 +290,7 @@ class Trainer:
         if self.config.horizon is None:
             return ()
         for env in {task.env for task in tasks} - self._schedules.keys():
-            self._schedules[env] = self.config.horizon.schedule(env)
+            self._schedules[env] = schedule_of(self.config.horizon, env)
         turns = {task_key(task): self._turns(task.env, number, version) for number, task in zip(numbers, tasks, strict=True)}
         return (partial(ScheduledHorizon, turns_of=turns),)
 

@@ -19,12 +19,13 @@ from palestra.errors import SchemaError, UsageError
 from palestra.foundation.references import parse_hook
 from palestra.foundation.seeding import derive, derive_seed
 from palestra.policies import as_policy
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.model import ModelConfig
+from palestra.recipes.play import DEMONSTRATOR, WarmStart
 from palestra.rollouts import collect
-from palestra.training.config import DEMONSTRATOR, TrainConfig, WarmStart
 from palestra.training.imitation import TaughtPolicy, imitate
 from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import ModelConfig
 from palestra.training.prompts import prompt_options, renderer_of
 from palestra.training.tasks import TrainingTasks
 from palestra.trajectory import Task, Trajectory

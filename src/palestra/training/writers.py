@@ -16,8 +16,9 @@ import msgspec
 
 from palestra.errors import MissingExtra
 from palestra.foundation.installation import how_to_install
-from palestra.training.config import WRITER, TrainConfig
-from palestra.training.recipe import recorded
+from palestra.recipes.config import TrainConfig
+from palestra.recipes.play import WRITER
+from palestra.recipes.reading import recorded
 
 __all__ = ["TensorBoardWriter", "WandbWriter", "Write", "writing"]
 

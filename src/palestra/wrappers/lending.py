@@ -15,25 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from palestra.core import AsyncEnv, Tool
 from palestra.errors import MissingData, UsageError
-from palestra.foundation.references import Role, is_reference, resolve
+from palestra.foundation.references import is_reference, resolve
+from palestra.recipes.play import TOOL, WRAPPER
 from palestra.registry import WrapperFactory, parse_options
 
 if TYPE_CHECKING:  # every rollout imports this module, and few lend a tool
     from palestra.tools.search.documents import Retriever
     from palestra.wrappers.use_tools import ToolRules
 
-__all__ = ["SEARCH", "TOOL", "WRAPPER", "lend", "named_tool", "named_wrapper", "with_python", "with_search"]
+__all__ = ["SEARCH", "lend", "named_tool", "named_wrapper", "with_python", "with_search"]
 
 SEARCH = "PALESTRA_SEARCH"
 """The environment variable that says where to search: the address of a retrieval server, or the folder of an index."""
-
-WRAPPER = Role(
-    "wrapper",
-    ("env",),
-    {name: f"palestra.wrappers:{name}" for name in ("Attempts", "KeepHistory", "Reword", "TokenLimit", "TurnLimit")},
-    factory=True,
-)
-TOOL = Role("tool", (), {"python": "palestra.tools.python:PythonTool", "search": f"{__name__}:search_tool"}, factory=True)
 
 
 def named_wrapper(name: str, /, **keywords: Any) -> WrapperFactory:

@@ -99,10 +99,11 @@ async def test_a_stop_token_is_part_of_what_was_sampled_and_logprobs_are_of_the_
 async def test_an_adapter_samples_what_the_learner_computes(model: Path, tmp_path: Path) -> None:
     import torch
 
-    from palestra.training.learner.batch import Batch, PackingConfig
-    from palestra.training.learner.learner import Learner, LearnerConfig
+    from palestra.recipes.learner import LearnerConfig, PackingConfig
+    from palestra.recipes.model import LoraSettings, ModelConfig
+    from palestra.training.learner.batch import Batch
+    from palestra.training.learner.learner import Learner
     from palestra.training.learner.loading import load_model
-    from palestra.training.learner.model import LoraSettings, ModelConfig
 
     network = load_model(ModelConfig(str(model), lora=LoraSettings(rank=8)))
     learner = Learner(network, LearnerConfig(packing=PackingConfig(1024)))

@@ -8,15 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.errors import UsageError
-from palestra.training.algorithms.advantage import (
-    ADVANTAGE,
-    AdvantageConfig,
-    Credit,
-    Credits,
-    advantages,
-    turn_returns,
-    whiten,
-)
+from palestra.recipes.algorithms import ADVANTAGE, AdvantageConfig
+from palestra.training.algorithms.advantage import Credit, Credits, advantages, turn_returns, whiten
 from palestra.training.algorithms.groups import GroupMember
 
 METHODS: tuple[str, ...] = (

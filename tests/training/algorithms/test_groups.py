@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.foundation.encoding import floats, ints
-from palestra.training.algorithms.groups import GroupMember, PartialGroups, episode_of, select
+from palestra.recipes.algorithms import PartialGroups
+from palestra.training.algorithms.groups import GroupMember, episode_of, select
 from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, Turn
 
 

@@ -9,16 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.errors import UsageError
-from palestra.training.algorithms.horizon import (
-    Fixed,
-    HorizonConfig,
-    Linear,
-    Schedule,
-    StepOutcome,
-    Stepwise,
-    SuccessGated,
-    turns_at,
-)
+from palestra.recipes.algorithms import HorizonConfig
+from palestra.training.algorithms.horizon import Fixed, Linear, Schedule, StepOutcome, Stepwise, SuccessGated, turns_at
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from palestra.errors import UsageError
+from palestra.recipes.algorithms import LossConfig
 from palestra.training.algorithms import loss as loss_module
 from palestra.training.algorithms.loss import (
-    LossConfig,
     PolicyTokens,
     TokenStatistics,
     ValueTokens,

@@ -5,12 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from palestra.training.algorithms.advantage import AdvantageConfig
-from palestra.training.algorithms.entropy import Anneal, EntropyTarget
-from palestra.training.algorithms.groups import GroupCounts, PartialGroups
+from palestra.recipes.algorithms import AdvantageConfig, Anneal, EntropyTarget, LossConfig, Overlong, PartialGroups, Shaping
+from palestra.training.algorithms.groups import GroupCounts
 from palestra.training.algorithms.horizon import SuccessGated
-from palestra.training.algorithms.loss import LossConfig
-from palestra.training.algorithms.shaping import Overlong, Shaping
 from palestra.training.algorithms.validity import SampleLimits
 
 pytestmark = pytest.mark.torch

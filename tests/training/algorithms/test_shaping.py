@@ -13,13 +13,11 @@ from tests.training.tiny import learner_of, tiny_network
 from palestra.core import Conversation
 from palestra.errors import UsageError
 from palestra.foundation.encoding import floats, ints
+from palestra.recipes.algorithms import AdvantageConfig, LossConfig, Overlong, PartialGroups, Shaping
+from palestra.recipes.play import PlaySettings
 from palestra.rollouts import grouped, rollout
-from palestra.training.algorithms.advantage import AdvantageConfig
-from palestra.training.algorithms.groups import PartialGroups
-from palestra.training.algorithms.loss import LossConfig
-from palestra.training.algorithms.shaping import CUTS, Overlong, Shaping, overlong_penalty, shaped
+from palestra.training.algorithms.shaping import CUTS, overlong_penalty, shaped
 from palestra.training.algorithms.validity import SampleLimits
-from palestra.training.config import PlaySettings
 from palestra.training.experience import prepare
 from palestra.trajectory import Completion, Finish, StopReason, Task, Tokens, TrajectoryGroup
 

@@ -10,7 +10,7 @@ import pytest
 from tests.training.samples import VOCABULARY, random_trajectory
 
 from palestra.foundation.encoding import floats, ints
-from palestra.training.algorithms.advantage import AdvantageConfig
+from palestra.recipes.algorithms import AdvantageConfig
 from palestra.training.algorithms.validity import InvalidSample, SampleLimits, inspect, inspect_measured, quarantine
 from palestra.trajectory import (
     AgentCall,

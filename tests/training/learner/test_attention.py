@@ -12,10 +12,10 @@ from torch import Tensor
 from transformers import PreTrainedModel, modeling_flash_attention_utils
 
 from palestra.errors import Unsupported, UsageError
+from palestra.recipes.model import ModelConfig
 from palestra.training.learner import attention
 from palestra.training.learner.attention import SEGMENTS, SegmentBounds, segment_arguments
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import ModelConfig
 
 pytestmark = pytest.mark.torch
 

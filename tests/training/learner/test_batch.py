@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.training.samples import random_trajectory
 
 from palestra.foundation.encoding import floats, ints
-from palestra.training.learner.batch import Batch, Layout, PackingConfig, micro_batch, plan, token_weights, value_weights
+from palestra.recipes.learner import Layout, PackingConfig
+from palestra.training.learner.batch import Batch, micro_batch, plan, token_weights, value_weights
 from palestra.trajectory import Segment, Span, Trajectory
 
 LAYOUTS: tuple[Layout, ...] = ("padded", "packed")

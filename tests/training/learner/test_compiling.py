@@ -8,9 +8,9 @@ import torch
 from tests.training.tiny import gradients, learner_of, measured_batch, tiny_network
 
 from palestra.errors import UsageError
-from palestra.training.learner.batch import Layout
+from palestra.recipes.learner import Layout
+from palestra.recipes.model import LoraSettings
 from palestra.training.learner.compiling import check_compiler
-from palestra.training.learner.model import LoraSettings
 
 pytestmark = [
     pytest.mark.torch,

@@ -14,11 +14,13 @@ from tests.training.learner.together import in_threads
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, spoil, tiny_model, tiny_network
 
 from palestra.errors import PalestraError, UsageError
-from palestra.training.algorithms.loss import LossConfig
-from palestra.training.learner.batch import Layout, micro_batch
+from palestra.recipes.algorithms import LossConfig
+from palestra.recipes.learner import Layout
+from palestra.recipes.model import LoraSettings, ModelConfig
+from palestra.training.learner.batch import micro_batch
 from palestra.training.learner.context import ContextGroup, context_group, part_of
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import ActorCritic, LoraSettings, ModelConfig
+from palestra.training.learner.model import ActorCritic
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::UserWarning:peft")]
 

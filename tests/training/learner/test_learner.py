@@ -14,11 +14,12 @@ from tests.training.tiny import gradients, learner_of, measured_batch, random_ba
 
 from palestra.errors import UsageError
 from palestra.foundation.encoding import ints
-from palestra.training.algorithms.loss import LossConfig
-from palestra.training.learner.batch import WORTH_SHARING, Batch, Layout, PackingConfig, micro_batch, plan
-from palestra.training.learner.learner import LearnerConfig
+from palestra.recipes.algorithms import LossConfig
+from palestra.recipes.learner import Layout, LearnerConfig, PackingConfig
+from palestra.recipes.model import LoraSettings, ModelConfig
+from palestra.training.learner.batch import WORTH_SHARING, Batch, micro_batch, plan
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import Inputs, LoraSettings, ModelConfig, shard
+from palestra.training.learner.model import Inputs, shard
 from palestra.training.learner.state import GENERATOR, StateReader
 
 pytestmark = pytest.mark.torch

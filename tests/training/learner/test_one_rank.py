@@ -10,9 +10,11 @@ from tests.training.tiny import gradients, learner_of, measured_batch, random_ba
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
+from palestra.recipes.learner import LearnerConfig
+from palestra.recipes.model import LoraSettings
 from palestra.training.learner.context import ContextGroup
-from palestra.training.learner.learner import Learner, LearnerConfig
-from palestra.training.learner.model import ActorCritic, LoraSettings, shard
+from palestra.training.learner.learner import Learner
+from palestra.training.learner.model import ActorCritic, shard
 from palestra.training.learner.optimizer import fresh_state, moment_rows
 from palestra.training.learner.state import StateReader
 

@@ -19,10 +19,10 @@ from tests.training.learner.families import EXPERTS, FAMILIES, SMALL
 from tests.training.learner.shapes import memory, of_shape, restart_high_water_mark
 
 from palestra.errors import Unsupported
-from palestra.training.learner.batch import PackingConfig
-from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.recipes.learner import LearnerConfig, PackingConfig
+from palestra.recipes.model import LoraSettings, ModelConfig
+from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import LoraSettings, ModelConfig
 from palestra.training.learner.planning import MicroBatchShape, _Live, _planned, plan_memory
 from palestra.training.learner.ranks import join
 

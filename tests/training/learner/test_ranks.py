@@ -15,11 +15,11 @@ from safetensors.torch import load_file
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, spoil, tiny_network
 from torch.distributed.tensor import DTensor
 
-from palestra.training.algorithms.loss import LossConfig
-from palestra.training.learner.batch import PackingConfig
+from palestra.recipes.algorithms import LossConfig
+from palestra.recipes.learner import LearnerConfig, PackingConfig
+from palestra.recipes.model import LoraSettings
 from palestra.training.learner.context import ContextGroup
-from palestra.training.learner.learner import Learner, LearnerConfig
-from palestra.training.learner.model import LoraSettings
+from palestra.training.learner.learner import Learner
 from palestra.training.learner.ranks import Leader, follow, join
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::UserWarning:peft")]

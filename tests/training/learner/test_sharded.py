@@ -20,8 +20,9 @@ from tests.training.tiny import gradients, learner_of, measured_batch, random_ba
 from torch.distributed.fsdp import FSDPModule
 
 from palestra.errors import Unsupported
+from palestra.recipes.model import LoraSettings, ModelConfig
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import LoraSettings, ModelConfig, shard
+from palestra.training.learner.model import shard
 from palestra.training.learner.ranks import join
 from palestra.training.learner.sharded import checkpoint_files
 from palestra.training.learner.state import local_rows, rows_of

@@ -16,8 +16,8 @@ from tests.inference.engines.vllm_process import vllm_venv
 from tests.training.learner.families import FAMILIES, family_model
 from tests.training.tiny import learner_of
 
+from palestra.recipes.model import ModelConfig
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import ModelConfig
 from palestra.training.publishing import PolicyWeights
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(3600), pytest.mark.filterwarnings("ignore")]

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from palestra.recipes.algorithms import AdvantageConfig, LossConfig
 from palestra.training import Credit, TrainConfig
-from palestra.training.algorithms.advantage import AdvantageConfig, Credits
+from palestra.training.algorithms.advantage import Credits
 from palestra.training.algorithms.groups import Groups
 from palestra.training.algorithms.horizon import StepOutcome
-from palestra.training.algorithms.loss import LossConfig, PolicyTokens
+from palestra.training.algorithms.loss import PolicyTokens
 from palestra.trajectory import Trajectory, TrajectoryGroup
 
 

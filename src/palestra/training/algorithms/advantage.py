@@ -25,19 +25,16 @@ before the batch is divided among ranks or micro-batches.
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from palestra.errors import UsageError
-from palestra.foundation.references import Hook, Role
+from palestra.recipes.algorithms import ADVANTAGE, AdvantageConfig
 from palestra.training.algorithms.groups import Array, GroupMember, Groups
 
 __all__ = [
-    "ADVANTAGE",
-    "AdvantageConfig",
     "Credit",
     "Credits",
     "Estimator",
@@ -51,35 +48,6 @@ Estimator = Callable[[Groups, "AdvantageConfig"], "Credits"]
 
 # Below this share of the values' size a spread is rounding, not signal; dividing by it would turn noise into advantages of ±1.
 _RELATIVE_ZERO = 1e-9
-
-
-class AdvantageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The estimator and its options."""
-
-    method: Hook = "rebn"
-    """``reinforce``, ``rebn``, ``rae``, ``grpo``, ``dr_grpo``, ``rloo``, ``reinforce_pp``, ``reinforce_pp_group``,
-    ``ppo_turn``, ``ppo_token``, ``gigpo``, or your own as ``module:name``."""
-    discount: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 1.0
-    """γ, per turn."""
-    gae_lambda: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.95
-    """λ of the PPO methods: per turn with a turn critic, per token with a token critic."""
-    epsilon: Annotated[float, msgspec.Meta(ge=0.0)] = 1e-6
-    """Added to a group's standard deviation (GRPO, GiGPO)."""
-    kl_in_reward: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
-    """Coefficient of the KL that is subtracted from the reward of every sampled token."""
-    kl: Literal["k1", "k2", "k3"] = "k1"
-    """Estimator of that KL; ``learner.loss.kl`` explains the choice."""
-    anchor_weight: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
-    """GiGPO: the weight w of the comparison between turns that saw the same observation."""
-    bootstrap: bool = True
-    """Whether the PPO methods add the critic's value after the last turn of a truncated episode. Set it to false if the turn
-    limit is a rule of the game: otherwise running out of turns may pay more than winning."""
-    whiten: bool = True
-    """Whether the PPO methods whiten their advantages over all sampled tokens of the batch. Value targets are never
-    whitened."""
-
-    def __post_init__(self) -> None:
-        ADVANTAGE.check(self.method)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,15 +204,15 @@ def _weights(credit: Credit, by_turn: bool) -> Array:
     return credit.episode.lengths.astype(np.float64)
 
 
-def _reinforce(groups: Groups, config: AdvantageConfig) -> Credits:
+def reinforce(groups: Groups, config: AdvantageConfig) -> Credits:
     return _each(groups, lambda episode: Credit(episode, _returns(episode, config)))
 
 
-def _rebn(groups: Groups, config: AdvantageConfig) -> Credits:
-    return _whiten_all(_reinforce(groups, config), by_turn=True)
+def rebn(groups: Groups, config: AdvantageConfig) -> Credits:
+    return _whiten_all(reinforce(groups, config), by_turn=True)
 
 
-def _rae(groups: Groups, config: AdvantageConfig) -> Credits:
+def rae(groups: Groups, config: AdvantageConfig) -> Credits:
     """Role-conditioned: in most games one player wins more often than the other, whatever the model does.
 
     The baseline is the mean of this batch. The published method keeps a running mean of earlier steps instead.
@@ -265,7 +233,7 @@ def _rae(groups: Groups, config: AdvantageConfig) -> Credits:
     return _each(groups, score)
 
 
-def _reinforce_pp(groups: Groups, config: AdvantageConfig) -> Credits:
+def reinforce_pp(groups: Groups, config: AdvantageConfig) -> Credits:
     def score(episode: GroupMember) -> Credit:
         # The reward is earned by the turn's last token and KL by each: the return of a token is its turn's return, less the KL
         # that the turn's earlier tokens have already paid.
@@ -295,24 +263,24 @@ def _against_group(groups: Groups, config: AdvantageConfig, compare: Callable[[A
     return credits
 
 
-def _grpo(groups: Groups, config: AdvantageConfig) -> Credits:
+def grpo(groups: Groups, config: AdvantageConfig) -> Credits:
     return _against_group(groups, config, lambda totals: _standardize(totals, config.epsilon))
 
 
-def _dr_grpo(groups: Groups, config: AdvantageConfig) -> Credits:
+def dr_grpo(groups: Groups, config: AdvantageConfig) -> Credits:
     return _against_group(groups, config, lambda totals: totals - totals.mean())
 
 
-def _rloo(groups: Groups, config: AdvantageConfig) -> Credits:
+def rloo(groups: Groups, config: AdvantageConfig) -> Credits:
     return _against_group(groups, config, lambda totals: totals - (totals.sum() - totals) / (len(totals) - 1))
 
 
-def _reinforce_pp_group(groups: Groups, config: AdvantageConfig) -> Credits:
-    return _whiten_all(_dr_grpo(groups, config))
+def reinforce_pp_group(groups: Groups, config: AdvantageConfig) -> Credits:
+    return _whiten_all(dr_grpo(groups, config))
 
 
-def _gigpo(groups: Groups, config: AdvantageConfig) -> Credits:
-    credits = _grpo(groups, config)
+def gigpo(groups: Groups, config: AdvantageConfig) -> Credits:
+    credits = grpo(groups, config)
     for group in credits:
         members = [(i, credit) for i, credit in enumerate(group) if credit is not None]
         returns = {i: _returns(credit.episode, config) for i, credit in members}
@@ -357,7 +325,7 @@ def _spoken(episode: GroupMember, rewards: Array, discount: float) -> _Spoken:
     return _Spoken(turns, np.array(folded), discount ** (ends - turns).astype(np.float64))
 
 
-def _ppo_turn(groups: Groups, config: AdvantageConfig) -> Credits:
+def ppo_turn(groups: Groups, config: AdvantageConfig) -> Credits:
     def score(episode: GroupMember) -> Credit:
         spoken = _spoken(episode, _turn_rewards(episode, config.kl_in_reward), config.discount)
         firsts = _starts(episode.lengths)[spoken.turns]
@@ -373,7 +341,7 @@ def _ppo_turn(groups: Groups, config: AdvantageConfig) -> Credits:
     return _whiten_all(credits) if config.whiten else credits
 
 
-def _ppo_token(groups: Groups, config: AdvantageConfig) -> Credits:
+def ppo_token(groups: Groups, config: AdvantageConfig) -> Credits:
     def score(episode: GroupMember) -> Credit:
         spoken = _spoken(episode, episode.rewards, config.discount)
         lasts = np.cumsum(episode.lengths)[spoken.turns] - 1
@@ -402,19 +370,3 @@ def _generalized(rewards: Array, values: Array, bootstrap: float, discounts: Arr
     for t in range(len(deltas) - 1, -1, -1):
         following = estimate[t] = deltas[t] + discounts[t] * trace * following
     return estimate
-
-
-_METHODS: dict[str, Estimator] = {
-    "reinforce": _reinforce,
-    "rebn": _rebn,
-    "rae": _rae,
-    "grpo": _grpo,
-    "dr_grpo": _dr_grpo,
-    "rloo": _rloo,
-    "reinforce_pp": _reinforce_pp,
-    "reinforce_pp_group": _reinforce_pp_group,
-    "ppo_turn": _ppo_turn,
-    "ppo_token": _ppo_token,
-    "gigpo": _gigpo,
-}
-ADVANTAGE = Role("advantage.method", ("groups", "config"), _METHODS)

@@ -11,12 +11,12 @@ no reward, so it cannot be averaged in as a zero. A rule decides what happens to
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from palestra.recipes.algorithms import PartialGroups
 from palestra.trajectory import Content, Trajectory
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "GroupMember",
     "GroupSelection",
     "Groups",
-    "PartialGroups",
     "episode_of",
     "select",
 ]
@@ -97,22 +96,6 @@ def episode_of(trajectory: Trajectory) -> GroupMember | None:
 
 
 # ---------------------------------------------------------------------------------------------------------- partial groups
-
-
-class PartialGroups(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What happens to a group in which an episode has no result, because it failed or its trajectory is invalid."""
-
-    rule: Literal["at_least", "drop"] = "at_least"
-    """``at_least``: use the members that finished, if there are at least ``minimum`` of them. ``drop``: drop the group."""
-    minimum: Annotated[int, msgspec.Meta(ge=1)] = 2
-    """For ``at_least``: how many members must have finished."""
-    keep_constant: bool = True
-    """Keep groups whose members all have the same reward. DAPO drops them: a method that compares members learns nothing from
-    them."""
-    refill: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Dynamic sampling: groups that would be dropped by the rules above are replaced by new groups before the step begins. At
-    most ``refill`` · ``play.tasks`` groups per step are replaced, on average since the start of the run; then steps take what
-    there is. 0 replaces none."""
 
 
 class GroupCounts(msgspec.Struct, frozen=True):

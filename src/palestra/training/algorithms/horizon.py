@@ -13,23 +13,22 @@ A recipe names a built-in schedule or one of your own (``module:name``)::
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import msgspec
 
 from palestra.errors import UsageError
-from palestra.foundation.references import Hook, Role
+from palestra.recipes.algorithms import HORIZON, HorizonConfig
 
 __all__ = [
-    "HORIZON",
     "Fixed",
-    "HorizonConfig",
     "Linear",
     "Schedule",
     "StepOutcome",
     "Stepwise",
     "SuccessGated",
+    "schedule_of",
     "turns_at",
 ]
 
@@ -130,32 +129,9 @@ def _success_rate(outcomes: Sequence[StepOutcome]) -> float:
     return sum(outcome.successes for outcome in outcomes) / sum(outcome.episodes for outcome in outcomes)
 
 
-HORIZON = Role(
-    "horizon",
-    ("step", "outcomes"),
-    {"fixed": Fixed, "stepwise": Stepwise, "linear": Linear, "success_gated": SuccessGated},
-)
-
-
-class HorizonConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The schedule of every environment."""
-
-    default: Hook
-    """``fixed``, ``stepwise``, ``linear``, ``success_gated``, or your own schedule as ``module:name``."""
-    environments: dict[str, Hook] = {}
-    """Other schedules, by environment id."""
-
-    def __post_init__(self) -> None:
-        for schedule in (self.default, *self.environments.values()):
-            HORIZON.check(schedule)
-
-    def schedule(self, env: str) -> Schedule:
-        """Return the schedule of ``env``."""
-        return HORIZON.load(self.environments.get(env, self.default))
-
-    def at(self, env: str, step: int, outcomes: Mapping[str, Sequence[StepOutcome]] = {}) -> int:
-        """Return the horizon of ``env`` at ``step``, given each environment's outcomes of earlier steps."""
-        return turns_at(self.schedule(env), step, outcomes.get(env, ()))
+def schedule_of(config: HorizonConfig, env: str) -> Schedule:
+    """Return the schedule of ``env``."""
+    return HORIZON.load(config.environments.get(env, config.default))
 
 
 def turns_at(schedule: Schedule, step: int, outcomes: Sequence[StepOutcome] = ()) -> int:

@@ -19,18 +19,16 @@ Bounds, for every kind of loss: ``clip_low`` and ``clip_high`` are distances fro
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import msgspec
 import torch
 from torch import Tensor
 
 from palestra.errors import UsageError
-from palestra.foundation.references import Hook, Role, parse_hook
+from palestra.foundation.references import parse_hook
+from palestra.recipes.algorithms import LOSS, LossConfig
 
 __all__ = [
-    "LOSS",
-    "LossConfig",
     "Objective",
     "PolicyTokens",
     "TokenStatistics",
@@ -48,58 +46,6 @@ _EXPONENT_LIMIT = 20.0
 _BLOCK = 1 << 19
 """Number of logits per block: two megabytes."""
 _undivided: ContextVar[bool] = ContextVar("undivided", default=False)
-_Fraction = Annotated[float, msgspec.Meta(ge=0.0)]
-
-
-class LossConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The objective of the policy, its clipping, and the terms that are added to it."""
-
-    kind: Hook = "clip"
-    """``clip`` clips the ratio of the token (PPO, GRPO), ``gspo`` that of the segment. ``cispo`` multiplies A·log π by the
-    clipped ratio, as a constant weight. ``plain`` is A·log π: the plain policy gradient, and with A = 1 supervised learning. Or
-    your own as ``module:name``."""
-    clip_low: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.2
-    """How far below 1 the ratio may fall."""
-    clip_high: _Fraction = 0.2
-    """How far above 1 the ratio may rise. DAPO takes 0.28."""
-    dual_clip: Annotated[float, msgspec.Meta(gt=1.0)] | None = None
-    """If set, the loss of a token with a negative advantage is at most −A·dual_clip. Off by default."""
-    old: Literal["recomputed", "sampled"] = "recomputed"
-    """Which log-probs are in the denominator of the ratio: those that the learner computes before the update, or those
-    recorded at sampling."""
-    importance: Literal["truncate", "mask", "none"] = "truncate"
-    """What happens to the importance weight π_old/μ, where μ is the sampling policy. ``truncate``: it is capped at
-    ``importance_cap``. ``mask``: tokens above the cap, or below ``importance_floor``, are left out. ``none``: it is not
-    used."""
-    importance_cap: Annotated[float, msgspec.Meta(gt=0.0)] = 2.0
-    """The largest importance weight."""
-    importance_floor: _Fraction = 0.0
-    """With ``mask``: the smallest importance weight. IcePop masks on both sides, for example outside [0.5, 5]."""
-    importance_level: Literal["token", "segment", "segment_mean"] = "token"
-    """Whose weight it is. ``token``: its own. ``segment``: the product over all sampled tokens of the segment.
-    ``segment_mean``: their geometric mean. A mask on the level of segments leaves out whole segments."""
-    kl: Literal["k1", "k2", "k3"] = "k3"
-    """Estimator of KL(π‖reference). In a loss k1 has a gradient that is zero on average: use k2 or k3 there, k1 in a reward."""
-    kl_coefficient: _Fraction = 0.0
-    """Weight of the KL in the loss."""
-    entropy_coefficient: float = 0.0
-    """Weight of the entropy bonus."""
-    value_coefficient: _Fraction = 0.5
-    """Weight of the critic's loss."""
-    value_clip: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
-    """PPO's value clipping: how far a value may move from the old value before its loss is clipped."""
-    aggregation: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
-    """``token_mean``: every token has the same weight. ``sequence_mean``: every episode has the same weight. ``constant``: the
-    sum is divided by episodes · ``constant``, as in Dr. GRPO."""
-    constant: Annotated[int, msgspec.Meta(ge=1)] = 1024
-    """For ``aggregation = "constant"``: the divisor per episode, usually the longest response in tokens."""
-
-    def __post_init__(self) -> None:
-        LOSS.check(self.kind)
-        if self.importance_floor and self.importance != "mask":
-            raise ValueError('importance_floor is for importance = "mask"; "truncate" has only a cap')
-        if self.importance_floor > self.importance_cap:
-            raise ValueError(f"importance_floor = {self.importance_floor} is above importance_cap = {self.importance_cap}")
 
 
 class TokenStatistics(NamedTuple):
@@ -277,15 +223,15 @@ def _objective(new: Tensor, ratio: Tensor, tokens: PolicyTokens, config: LossCon
     return objective
 
 
-def _plain(new: Tensor, ratio: Tensor, tokens: PolicyTokens, config: LossConfig) -> Tensor:
+def plain(new: Tensor, ratio: Tensor, tokens: PolicyTokens, config: LossConfig) -> Tensor:
     return tokens.advantages * new
 
 
-def _cispo(new: Tensor, ratio: Tensor, tokens: PolicyTokens, config: LossConfig) -> Tensor:
+def cispo(new: Tensor, ratio: Tensor, tokens: PolicyTokens, config: LossConfig) -> Tensor:
     return ratio.clamp(1 - config.clip_low, 1 + config.clip_high).detach() * tokens.advantages * new
 
 
-def _clip(new: Tensor, ratio: Tensor, tokens: PolicyTokens, config: LossConfig) -> Tensor:
+def clip(new: Tensor, ratio: Tensor, tokens: PolicyTokens, config: LossConfig) -> Tensor:
     clipped = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
     surrogate = torch.minimum(ratio * tokens.advantages, clipped * tokens.advantages)
     if config.dual_clip is None:
@@ -298,10 +244,6 @@ Objective = Callable[[Tensor, Tensor, PolicyTokens, LossConfig], Tensor]
 """A pure function of log π (T), the ratio ρ (T), the tokens and the configuration. Returns the objective of every token (T),
 which training increases. ``policy_loss`` multiplies it by the importance weight, adds entropy and KL, and sums with the global
 weights."""
-
-LOSS = Role(
-    "learner.loss.kind", ("new", "ratio", "tokens", "config"), {"clip": _clip, "gspo": _clip, "cispo": _cispo, "plain": _plain}
-)
 
 
 def value_loss(values: Tensor, tokens: ValueTokens, config: LossConfig) -> Tensor:

@@ -12,17 +12,14 @@ A cut turn has no future: the critic's value after it is not added. DAPO's soft 
 a turn more and more as its length approaches ``play.max_tokens``, which rewards short replies before the cut.
 """
 
-from typing import Annotated, Literal, NamedTuple
-
 import msgspec
 
-from palestra.errors import UsageError
 from palestra.foundation.encoding import floats, ints
+from palestra.recipes.algorithms import Overlong, Shaping
 from palestra.trajectory import Finish, Segment, StopReason, Trajectory
 
-__all__ = ["CUTS", "Cut", "Overlong", "Shaping", "is_cut", "overlong_penalty", "shaped"]
+__all__ = ["CUTS", "is_cut", "overlong_penalty", "shaped"]
 
-Cut = Literal["as_invalid", "mask"] | float
 
 CUTS = (StopReason.LENGTH_CUT, StopReason.CONTEXT_OVERFLOW, StopReason.EMPTY_COMPLETION)
 """Endings of an episode whose last turn was cut."""
@@ -38,33 +35,8 @@ def is_cut(trajectory: Trajectory) -> bool:
     return not trajectory.player or trajectory.turns[-1].completion.finish in _CUT
 
 
-class Overlong(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """DAPO's soft penalty on long turns."""
-
-    buffer: Annotated[float, msgspec.Meta(gt=0.0)]
-    """The penalty begins this many tokens below ``play.max_tokens`` and grows linearly up to it. A number below 1 is a share of
-    ``play.max_tokens``; DAPO takes 0.2."""
-    weight: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
-    """The penalty of a turn that reaches ``play.max_tokens``."""
-
-    def tokens(self, limit: int) -> int:
-        """The buffer in tokens, where ``limit`` is ``play.max_tokens``."""
-        return max(1, round(self.buffer * limit)) if self.buffer < 1 else int(self.buffer)
-
-
-class Shaping(NamedTuple):
-    """How rewards are shaped."""
-
-    cut: Cut = "as_invalid"
-    overlong: Overlong | None = None
-    limit: int = 1
-    """``play.max_tokens``."""
-
-
 def overlong_penalty(length: int, limit: int, buffer: int) -> float:
     """DAPO's soft penalty: 0 up to ``limit − buffer`` tokens, then linearly down to −1 at ``limit`` and beyond."""
-    if not 0 < buffer <= limit:
-        raise UsageError(f"overlong.buffer must lie in 1..{limit} (max_tokens), got {buffer}")
     return -min(max(length - (limit - buffer), 0) / buffer, 1.0)
 
 

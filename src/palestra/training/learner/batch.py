@@ -16,13 +16,13 @@ start.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from palestra.foundation.encoding import Ints, ints
+from palestra.recipes.learner import PackingConfig
 from palestra.training.algorithms.groups import Array
 from palestra.trajectory import Trajectory
 
@@ -32,7 +32,6 @@ __all__ = [
     "Index",
     "Layout",
     "MicroBatch",
-    "PackingConfig",
     "Plan",
     "micro_batch",
     "plan",
@@ -177,17 +176,6 @@ def value_weights(batch: Batch) -> Array:
 
 
 # ----------------------------------------------------------------------------------------------------------------- packing
-
-
-class PackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The size and the memory layout of a micro-batch."""
-
-    positions: Annotated[int, msgspec.Meta(ge=1)] = 16_384
-    """The most positions of a micro-batch, padding included. A longer segment gets a micro-batch of its own; no segment is cut
-    or dropped."""
-    layout: Layout = "padded"
-    """``padded``: one segment per row. ``packed``: all segments of a micro-batch in one row, without padding. A model whose
-    packed segments would see each other is refused at the start."""
 
 
 def plan(batch: Batch, ranks: int, config: PackingConfig) -> Plan:

@@ -13,9 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -26,11 +24,12 @@ from torch.distributed.tensor import DTensor
 
 from palestra.durable.checkpoint import FileEntry
 from palestra.errors import SchemaError, UsageError
-from palestra.foundation.references import Hook, Role
+from palestra.recipes.algorithms import LossConfig
+from palestra.recipes.learner import SCHEDULE, LearnerConfig
 from palestra.training.algorithms.groups import Array
-from palestra.training.algorithms.loss import LossConfig, PolicyTokens, ValueTokens, policy_loss, value_loss
+from palestra.training.algorithms.loss import PolicyTokens, ValueTokens, policy_loss, value_loss
 from palestra.training.algorithms.validity import MISMATCH
-from palestra.training.learner.batch import Batch, MicroBatch, PackingConfig, micro_batch, plan, token_weights, value_weights
+from palestra.training.learner.batch import Batch, MicroBatch, micro_batch, plan, token_weights, value_weights
 from palestra.training.learner.checks import check_context, check_packing
 from palestra.training.learner.compiling import compile_layers
 from palestra.training.learner.context import context_group
@@ -39,52 +38,15 @@ from palestra.training.learner.optimizer import MOMENTS, HostAdamW, fresh_state,
 from palestra.training.learner.state import GENERATOR, StateReader, TensorRows, rows_of, write_state
 from palestra.training.learner.weights import checkpoint_weights, index_weights, memory_weights, write_adapters, write_weights
 
-__all__ = ["SCHEDULE", "Learner", "LearnerConfig", "Measured", "unsound_segments"]
+__all__ = ["Learner", "Measured", "unsound_segments"]
 
 
-def _linear(progress: float, *, floor: float = 0.0) -> float:
+def linear(progress: float, *, floor: float = 0.0) -> float:
     return floor + (1.0 - floor) * (1.0 - progress)
 
 
-def _cosine(progress: float, *, floor: float = 0.0) -> float:
+def cosine(progress: float, *, floor: float = 0.0) -> float:
     return floor + (1.0 - floor) * (1.0 + math.cos(math.pi * progress)) / 2
-
-
-SCHEDULE = Role("learner.schedule", ("progress",), {"linear": _linear, "cosine": _cosine})
-
-
-class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The optimizer, the loss and the size of a micro-batch."""
-
-    learning_rate: Annotated[float, msgspec.Meta(gt=0.0)] = 1e-6
-    """The learning rate between warm-up and decay."""
-    warmup: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Number of updates over which the rate rises linearly from 0."""
-    decay: tuple[int, int] | None = None
-    """First and last update of the decay. A run has steps × epochs × minibatches updates."""
-    schedule: Hook = "linear"
-    """How the rate falls between the two updates of ``decay``: ``linear`` to 0, ``cosine``, ``{use = "cosine", floor = 0.1}``
-    to a tenth, or your own as ``module:name``: a function of the progress from 0 to 1 that returns the factor of the rate."""
-    betas: tuple[float, float] = (0.9, 0.95)
-    weight_decay: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
-    offload: bool = False
-    """Keep AdamW's moments in the memory of the host, and copy those of one parameter at a time to the GPU for an update. Saves
-    8 bytes per trained parameter on the GPU. Each update copies as many bytes to the GPU, and back."""
-    context_parallel: Annotated[int, msgspec.Meta(ge=1)] = 1
-    """Number of neighboring ranks that divide the positions of every micro-batch among them (Ulysses), for long episodes: each
-    keeps that part of the activations. The number of ranks must be a multiple of it, and the heads of the model must be
-    divisible by it. Needs ``model.attention = "segments"``."""
-    gradient_clip: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
-    """The largest norm of the gradient; a larger one is scaled down."""
-    temperature: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
-    """The sampling temperature. The learner divides the logits by it too."""
-    packing: PackingConfig = PackingConfig()
-    loss: LossConfig = LossConfig()
-
-    def __post_init__(self) -> None:
-        if self.decay is not None and not 0 <= self.decay[0] < self.decay[1]:
-            raise ValueError(f"decay must be two numbers of updates, the second one larger, got {list(self.decay)}")
-        SCHEDULE.check(self.schedule)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,10 +5,11 @@ from typing import Any
 import torch
 
 from palestra.errors import Unsupported, UsageError
+from palestra.recipes.model import LoraSettings, ModelConfig
 from palestra.training.learner.attention import is_flash, register_segments
 from palestra.training.learner.checks import check_head, check_sharing
 from palestra.training.learner.compiling import check_compiler
-from palestra.training.learner.model import ActorCritic, LoraSettings, ModelConfig
+from palestra.training.learner.model import ActorCritic
 from palestra.training.learner.sharded import checkpoint_files, load_sharded
 
 __all__ = ["assembled", "load_model"]

@@ -10,9 +10,8 @@ With more than one rank, ``shard`` applies FSDP2 to every decoder layer and to t
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import msgspec
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
@@ -20,63 +19,21 @@ from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 
 from palestra.errors import UsageError
+from palestra.recipes.model import ModelConfig
 from palestra.training.algorithms.loss import TokenStatistics, token_statistics
-from palestra.training.learner.attention import SEGMENTS, segment_arguments
+from palestra.training.learner.attention import segment_arguments
 from palestra.training.learner.batch import MicroBatch
 from palestra.training.learner.context import ContextGroup, Part, part_of
 
 __all__ = [
     "ActorCritic",
     "Inputs",
-    "LoraSettings",
-    "ModelConfig",
     "Outputs",
     "shard",
 ]
 
 
 _T = TypeVar("_T")
-
-
-class LoraSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Train low-rank adapters instead of all weights."""
-
-    rank: Annotated[int, msgspec.Meta(ge=1)] = 16
-    """The rank of the adapters."""
-    alpha: float = 32.0
-    """The adapters' output is scaled by alpha / rank."""
-    targets: str | tuple[str, ...] = "all-linear"
-    """Names of the layers that get an adapter."""
-
-
-class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The network, and how it computes."""
-
-    path: str
-    """A model folder or a name on the Hugging Face hub. ``smollm2`` is fetched; ``tiny:ID`` and ``tiny-words:ID`` are
-    built for the environment ``ID``, from phrases or from words."""
-    device: str = "cpu"
-    """The device of the learner: ``cpu``, ``cuda``, ``cuda:1``."""
-    lora: LoraSettings | None = None
-    """Train adapters instead of all weights."""
-    critic: bool = False
-    """Add a value head to the policy's last hidden state."""
-    compute: Literal["float32", "bfloat16"] = "float32"
-    """The data type of the arithmetic. Weights and optimizer stay in float32. On a CPU without instructions for bfloat16,
-    float32 is faster."""
-    recompute: bool = False
-    """Recompute activations in the backward pass: less memory, a third more time."""
-    compile: str = ""
-    """The backend of ``torch.compile`` for the decoder layers, such as ``inductor``; empty to compile nothing. The first steps
-    take longer, the later ones less time. ``inductor`` needs a C++ compiler, and on a GPU ``triton``."""
-    attention: str = SEGMENTS
-    """``segments``: torch's fused attention, one segment at a time. Or an implementation of transformers: ``sdpa``, ``eager``,
-    or ``flash_attention_2`` on a GPU, which needs ``compute = "bfloat16"`` and the package ``flash-attn``."""
-    head_slice: Annotated[int, msgspec.Meta(ge=1)] = 2048
-    """The number of sampled tokens whose logits are in memory at the same time."""
-    share_prefix: bool = False
-    """Compute the common prefix of all segments of a micro-batch once. The gradient is the same, and few-shot examples cost
-    almost nothing. Needs one rank and the padded layout."""
 
 
 class Inputs(NamedTuple):

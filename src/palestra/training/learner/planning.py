@@ -35,11 +35,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from palestra.errors import Unsupported
+from palestra.recipes.model import ModelConfig
 from palestra.training.algorithms.loss import undivided
 from palestra.training.learner.attention import SEGMENTS, is_flash, register_segments
 from palestra.training.learner.context import ContextGroup, Part
 from palestra.training.learner.loading import assembled
-from palestra.training.learner.model import ActorCritic, Inputs, ModelConfig
+from palestra.training.learner.model import ActorCritic, Inputs
 from palestra.training.learner.sharded import empty_model, hollow, replace_parameters
 
 __all__ = ["LearnerMemory", "MicroBatchShape", "plan_memory"]

@@ -18,10 +18,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from palestra.durable.checkpoint import FileEntry
+from palestra.recipes.algorithms import LossConfig
+from palestra.recipes.learner import LearnerConfig
 from palestra.training.algorithms.groups import Array
-from palestra.training.algorithms.loss import LossConfig
 from palestra.training.learner.batch import Batch
-from palestra.training.learner.learner import Learner, LearnerConfig, Measured
+from palestra.training.learner.learner import Learner, Measured
 from palestra.training.learner.model import ActorCritic
 
 __all__ = ["Leader", "follow", "join"]

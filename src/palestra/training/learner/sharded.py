@@ -20,7 +20,8 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from palestra.errors import Unsupported
-from palestra.training.learner.model import ActorCritic, ModelConfig, shard
+from palestra.recipes.model import ModelConfig
+from palestra.training.learner.model import ActorCritic, shard
 from palestra.training.learner.state import local_rows
 
 __all__ = ["checkpoint_files", "empty_model", "hollow", "load_sharded", "replace_parameters"]

@@ -24,12 +24,12 @@ import msgspec
 from palestra.durable.guard import CONFIG
 from palestra.errors import UsageError
 from palestra.foundation.confidential import mask_url
-from palestra.training.config import TrainConfig
+from palestra.recipes.config import TrainConfig
 
 __all__ = ["FREE", "find_recipe", "kept", "load_recipe", "names", "presets", "recorded", "saved_config"]
 
-_SHIPPED = Path(__file__).parents[1] / "recipes"
-_PRESETS = Path(__file__).parents[1] / "presets"
+_SHIPPED = Path(__file__).parent / "files"
+_PRESETS = Path(__file__).parent / "presets"
 
 FREE = (
     *("steps", "checkpoint_every", "keep", "settle", "samples", "writers"),

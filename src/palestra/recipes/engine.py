@@ -1,18 +1,36 @@
-"""The servers that a run starts: their command, and their GPUs, so that none shares the GPU of the learner unless it sleeps.
+"""Options of the engine that samples tokens, and of the servers that a run starts: their command and their GPUs.
 
-A process that was started with ``CUDA_VISIBLE_DEVICES`` counts its GPUs inside that list: ``cuda:0`` is the first of the list.
-Servers get names out of the same list, because the variable that they are started with replaces it.
+No server shares the GPU of the learner unless it sleeps. A process that was started with ``CUDA_VISIBLE_DEVICES`` counts its
+GPUs inside that list: ``cuda:0`` is the first of the list. Servers get names out of the same list, because the variable that
+they are started with replaces it.
 """
 
 import os
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from palestra.errors import UsageError
+from palestra.foundation.references import Hook, Role, parse_hook
 
-__all__ = ["Launch", "check_collective", "check_devices", "server_devices"]
+__all__ = ["ENGINE", "SERVERS", "TRANSFER", "EngineSettings", "Launch", "check_devices", "server_devices"]
 
+# The roles that a hook may fill, beside those of ``advantage``, ``loss`` and ``horizon``. The built-ins are references, so that
+# reading a configuration imports none of them.
+ENGINE = Role(
+    "engine.kind",
+    ("setup",),
+    {name: f"palestra.training.engines:{name}_engine" for name in ("local", "vllm", "sglang")},
+    factory=True,
+)
+TRANSFER = Role(
+    "engine.transfer",
+    ("setup",),
+    {name: f"palestra.training.engines:{name}_transfer" for name in ("folder", "lora", "collective")},
+    factory=True,
+)
+SERVERS = ("vllm", "sglang")
+_Positive = Annotated[int, msgspec.Meta(ge=1)]
 _RANKS = (8, 16, 32, 64, 128, 256, 512)
 """The ranks of adapters that vLLM knows."""
 
@@ -120,3 +138,59 @@ def _visible() -> list[str] | None:
     """The names of the GPUs that this process may use; ``None`` if it may use all of them."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     return None if listed is None else [name.strip() for name in listed.split(",") if name.strip()]
+
+
+class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The engine that samples tokens."""
+
+    kind: Hook = "local"
+    """``local``: a copy of the model in this process. ``vllm`` or ``sglang``: servers. Or your own engine as
+    ``module:name``."""
+    urls: tuple[str, ...] = ()
+    """Addresses of the servers. The servers must be able to read the run folder: new weights reach them through it."""
+    launch: Launch | None = None
+    """Servers that the run starts itself, instead of ``urls``."""
+    transfer: Hook = "folder"
+    """How new weights reach servers. ``folder``: they load a model folder with all weights. ``lora``: they load the adapters
+    alone, which needs ``model.lora`` and servers that were started with ``--enable-lora``. Servers at ``urls`` first load the
+    model of the run, unless it is ``{use = "lora", load_base = false}``. ``collective``: the learner broadcasts all weights in
+    bfloat16 to the GPUs of the servers, without files. Or your own as ``module:name``."""
+    sleep: bool = False
+    """Whether vLLM servers give the memory of their GPUs to the learner while it works. Servers and learner can then share
+    GPUs. Needs ``staleness = 0``, and servers that were started with ``--enable-sleep-mode``."""
+    batch: _Positive = 64
+    """Local: requests that are computed together."""
+    rows: _Positive = 128
+    """Local: contexts whose keys and values are cached."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """The data type of the engine's weights."""
+    device: str | None = None
+    """Local: the device of the engine. By default that of the learner (``model.device``)."""
+
+    def __post_init__(self) -> None:
+        ENGINE.check(self.kind)
+        TRANSFER.check(self.transfer)
+        if self.name == "local" and self.transfer_name != "folder":
+            raise UsageError('engine.transfer is for servers: set engine.kind = "vllm" or "sglang" as well')
+        check_collective(self.transfer_name, self.dtype, sleep=self.sleep)
+        if self.sleep and self.name in ("local", "sglang"):
+            raise UsageError('engine.sleep is for vLLM servers: set engine.kind = "vllm" as well')
+        if self.name in SERVERS and not self.urls and self.launch is None:
+            raise UsageError(
+                f'engine.kind = "{self.name}" needs servers: name their addresses, engine.urls = ["http://…"], or add the '
+                "table [engine.launch] to have the run start them"
+            )
+        if self.name == "local" and self.urls:
+            raise UsageError('engine.urls is for servers: set engine.kind = "vllm" or "sglang" as well')
+        if self.launch is not None and (self.urls or self.name not in SERVERS):
+            raise UsageError('[engine.launch] starts servers: set engine.kind = "vllm" or "sglang", and leave engine.urls out')
+
+    @property
+    def name(self) -> str:
+        """What ``kind`` uses: ``local``, ``vllm``, ``sglang`` or ``module:name``."""
+        return parse_hook("engine.kind", self.kind)[0]
+
+    @property
+    def transfer_name(self) -> str:
+        """What ``transfer`` uses: ``folder``, ``lora``, ``collective`` or ``module:name``."""
+        return parse_hook("engine.transfer", self.transfer)[0]
