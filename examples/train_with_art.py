@@ -47,7 +47,7 @@ async def train(steps: int = 50) -> None:
     """Play on ART's inference server, and train on what was played."""
     from art.local import LocalBackend
 
-    from palestra.inference.engines.vllm import VLLMEngine
+    from palestra.inference.servers.vllm import VLLMEngine
 
     model = art.TrainableModel(name="guesser", project="palestra", base_model=MODEL)
     await model.register(LocalBackend())

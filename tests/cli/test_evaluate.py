@@ -14,7 +14,7 @@ from palestra.errors import UsageError
 from palestra.evaluation import read_report
 from palestra.rollouts import read_trajectories
 from tests.cli.invoking import palestra
-from tests.inference.engines.servers import Server, serving
+from tests.inference.servers.servers import Server, serving
 from tests.policies.chat_server import ChatServer
 
 EASY = "game:GuessTheNumber-v0-easy"

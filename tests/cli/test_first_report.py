@@ -10,7 +10,7 @@ from time import monotonic
 
 import pytest
 
-from tests.inference.engines.servers import serving
+from tests.inference.servers.servers import serving
 from tests.policies.chat_server import ChatServer
 
 ROOT = Path(__file__).parents[2]

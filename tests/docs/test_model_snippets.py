@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.inference.engines.servers import serving
+from tests.inference.servers.servers import serving
 from tests.policies.chat_server import ChatServer
 
 SNIPPETS = Path(__file__).parents[2] / "docs" / "snippets"

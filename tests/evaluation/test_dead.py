@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 from aiohttp import web
-from tests.inference.engines.servers import serving
+from tests.inference.servers.servers import serving
 from tests.policies.chat_server import ChatServer
 from typer.testing import CliRunner
 

@@ -17,7 +17,7 @@ from palestra.policies.limits import Budget, Gate
 from palestra.registry import make_async
 from palestra.trajectory import Completion, Finish, Image, Message, Task, Text, ToolCall, ToolResult
 from palestra.trajectory.calls import format_call, format_result, parse_calls
-from tests.inference.engines.servers import serving
+from tests.inference.servers.servers import serving
 from tests.policies.chat_server import ChatServer
 
 TASK = Task("game:GuessTheNumber-v0-easy", 0)

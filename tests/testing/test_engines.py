@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 
 import pytest
-from tests.inference.engines.servers import Server, serving
+from tests.inference.servers.servers import Server, serving
 
 from palestra.core import EngineSession, Generation, Sampling
 from palestra.foundation.encoding import Ints, floats, ints
-from palestra.inference.engines.sglang import SGLangEngine
-from palestra.inference.engines.vllm import VLLMEngine
+from palestra.inference.servers.sglang import SGLangEngine
+from palestra.inference.servers.vllm import VLLMEngine
 from palestra.testing.conformance import ConformanceResult
 from palestra.testing.engines import CHECKS, EngineCase, EngineCheck, conformance
 from palestra.testing.scripted import ScriptedEngine

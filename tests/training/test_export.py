@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.foundation.home import new_model
+from palestra.inference.servers.publishing import PolicyWeights, PublishedWeights
 from palestra.recipes.model import ModelConfig
 from palestra.training import TrainConfig, export_model, train, trainer
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.state import StateReader
-from palestra.training.publishing import PolicyWeights, PublishedWeights
 
 pytestmark = pytest.mark.torch
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tests.inference.engines.servers import LENGTH, Server, serving
+from tests.inference.servers.servers import LENGTH, Server, serving
 from tests.training.samples import VOCABULARY
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, tiny_network
 
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.foundation.encoding import ints
-from palestra.inference.engines.vllm import VLLMEngine
+from palestra.inference.servers.vllm import VLLMEngine
 from palestra.recipes.algorithms import LossConfig
 from palestra.recipes.config import TrainConfig
 from palestra.recipes.learner import LearnerConfig

@@ -121,8 +121,8 @@ async def _engine(kind: str, place: str, options: PlayerOptions) -> tuple[Engine
         except (OSError, ValueError) as error:
             raise UsageError(f"there is no model at {place}: {error}") from None
     _check_address(place, f"{kind}:URL")
-    from palestra.inference.engines.sglang import SGLangEngine
-    from palestra.inference.engines.vllm import VLLMEngine
+    from palestra.inference.servers.sglang import SGLangEngine
+    from palestra.inference.servers.vllm import VLLMEngine
 
     server = VLLMEngine(place) if kind == "vllm" else SGLangEngine(place)
     await server.connect()

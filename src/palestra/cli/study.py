@@ -154,7 +154,7 @@ def _progress(as_json: bool) -> Callable[[str], None]:
 
 def _start_helper(study: Path, only: str | None, work: Path | None, as_json: bool) -> subprocess.Popen[bytes]:
     """Start another process on the same study; it takes the runs that no process has taken, and ends with this process."""
-    from palestra.training.launching import tied
+    from palestra.inference.servers.launching import tied
 
     options = [*(["--only", only] if only else []), *(["--work", str(work)] if work else [])]
     command = [sys.executable, "-m", "palestra.cli", "study", "run", str(study), *options]

@@ -21,14 +21,14 @@ import msgspec
 from palestra.cluster.config import ClusterConfig
 from palestra.cluster.dispatcher import Dispatcher
 from palestra.cluster.rays import RayProvider, connect
-from palestra.cluster.replicas import LASTING, PAUSE, Answering, Relay, ReplicaSettings, start_replicas
 from palestra.core import Engine
 from palestra.durable import Inside
 from palestra.durable.checkpoint import Checkpoints
 from palestra.errors import PalestraError
 from palestra.foundation.connections import free_port
+from palestra.inference.servers.placed import LASTING, PAUSE, Answering, Relay, ReplicaSettings, start_replicas
+from palestra.inference.servers.publishing import WEIGHTS, PublishedWeights
 from palestra.rollouts import RolloutFunction
-from palestra.training.publishing import WEIGHTS, PublishedWeights
 
 if TYPE_CHECKING:
     from palestra.recipes.config import TrainConfig

@@ -23,7 +23,7 @@ from palestra.recipes.algorithms import (
     HorizonConfig,
     PartialGroups,
 )
-from palestra.recipes.engine import EngineSettings, check_devices, server_devices
+from palestra.recipes.engine import EngineSettings, check_devices
 from palestra.recipes.learner import LearnerConfig
 from palestra.recipes.model import ModelConfig
 from palestra.recipes.play import (
@@ -183,16 +183,6 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if self.engine.launch is not None and not self.engine.sleep:
             check_devices(self.model.device, self.engine.launch.devices)
-
-    @property
-    def server_devices(self) -> list[str | None]:
-        """``CUDA_VISIBLE_DEVICES`` of each server that the run starts; ``None`` leaves it as it is."""
-        launch = self.engine.launch
-        return (
-            []
-            if launch is None
-            else server_devices(self.model.device, launch.replicas, launch.devices, shared=self.engine.sleep)
-        )
 
     @property
     def engine_device(self) -> str:

@@ -20,13 +20,13 @@ __all__ = ["ENGINE", "SERVERS", "TRANSFER", "EngineSettings", "Launch", "check_d
 ENGINE = Role(
     "engine.kind",
     ("setup",),
-    {name: f"palestra.training.engines:{name}_engine" for name in ("local", "vllm", "sglang")},
+    {name: f"palestra.inference.choice:{name}_engine" for name in ("local", "vllm", "sglang")},
     factory=True,
 )
 TRANSFER = Role(
     "engine.transfer",
     ("setup",),
-    {name: f"palestra.training.engines:{name}_transfer" for name in ("folder", "lora", "collective")},
+    {name: f"palestra.inference.choice:{name}_transfer" for name in ("folder", "lora", "collective")},
     factory=True,
 )
 SERVERS = ("vllm", "sglang")

@@ -22,13 +22,12 @@ from palestra.inference.rendering.vocabulary import write_vocabulary
 from palestra.policies.sampled import SampledPolicy
 from palestra.recipes.config import TrainConfig
 from palestra.recipes.engine import ENGINE
-from palestra.training.engines import EngineSetup
 from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import ActorCritic
 from palestra.training.learner.ranks import Leader
 from palestra.training.opponent_setup import OpponentSetup, opponents_of
-from palestra.training.parts import check_parts
+from palestra.training.parts import check_parts, engine_setup
 from palestra.training.prompts import prompt_options, renderer_of
 from palestra.training.tasks import TrainingTasks
 from palestra.training.trainer import Trainer
@@ -67,7 +66,7 @@ def build_engine(config: TrainConfig, folder: Path, *, say: Callable[[str], None
     """Build the engine that the recipe names."""
     path = first_model(config, folder)
     engine: Engine = ENGINE.load(config.engine.kind)(
-        EngineSetup(config, path, folder, transformers.AutoTokenizer.from_pretrained(path), say)
+        engine_setup(config, path, folder, transformers.AutoTokenizer.from_pretrained(path), say)
     )
     return engine
 

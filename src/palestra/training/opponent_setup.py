@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 from palestra.core import Policy
 from palestra.errors import UsageError
+from palestra.inference.choice import frozen_engine
+from palestra.inference.servers.publishing import PublishedWeights
 from palestra.policies import as_policy
 from palestra.policies.sampled import SampledPolicy
 from palestra.recipes.config import TrainConfig
 from palestra.recipes.play import OPPONENT, POLICY
-from palestra.training.engines import EngineSetup, frozen_engine
 from palestra.training.opponents import OPPONENTS, OpponentInSomeTasks, Opponents, PastModel
-from palestra.training.publishing import PublishedWeights
+from palestra.training.parts import engine_setup
 
 __all__ = ["OpponentSetup", "opponents_of", "past_opponent"]
 
@@ -44,7 +45,7 @@ def past_opponent(setup: OpponentSetup) -> Policy:
     """The model with the weights of an earlier step, sampled by an engine of its own."""
     config, settings, own = setup.config, setup.config.opponent, setup.sampled
     assert settings is not None
-    engine = frozen_engine(EngineSetup(config, setup.model, setup.folder, _tokenizer(setup.model)), settings.urls)
+    engine = frozen_engine(engine_setup(config, setup.model, setup.folder, _tokenizer(setup.model)), settings.urls)
     sampled = SampledPolicy(own.renderer, engine, own.sampling, history=own.history, shots=own.shots)
     most = settings.kept(config.keep * config.checkpoint_every)
     kept = PublishedWeights(str(setup.folder / OPPONENTS), setup.model, config.engine.dtype, most)

@@ -23,10 +23,10 @@ import numpy as np
 from palestra.core import Conversation, Engine, Policy
 from palestra.errors import PolicyError
 from palestra.foundation.seeding import derive
+from palestra.inference.servers.publishing import PolicyWeights, PublishedWeights
 from palestra.policies import is_privileged, next_completion
 from palestra.recipes.play import OpponentSettings
 from palestra.rollouts import EpisodeKey, Seating
-from palestra.training.publishing import PolicyWeights, PublishedWeights
 from palestra.trajectory import Completion, Trajectory, TrajectoryGroup
 
 __all__ = [

@@ -7,10 +7,13 @@ adds the working folder to the search path (``references.search_here``); ``train
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
+from typing import Any
 
 from palestra.agents import CallBudget, Program
 from palestra.core import AsyncEnv, Policy, Tool
 from palestra.foundation.references import Hook, Role, hook, is_reference, parse_hook, resolve
+from palestra.inference.setup import EngineSetup
 from palestra.policies.sampled import SampledPolicy
 from palestra.recipes.algorithms import ADVANTAGE, HORIZON, LOSS
 from palestra.recipes.config import TrainConfig
@@ -34,7 +37,7 @@ from palestra.registry import register, spec
 from palestra.wrappers.attempts import ATTEMPTS, Attempts
 from palestra.wrappers.lending import lend, named_tool, named_wrapper
 
-__all__ = ["agent", "check_parts", "names_in_variants", "references_of", "register_variants", "sampled"]
+__all__ = ["agent", "check_parts", "engine_setup", "names_in_variants", "references_of", "register_variants", "sampled"]
 
 
 def sampled(sampled: SampledPolicy) -> Policy:
@@ -63,6 +66,14 @@ def agent(
         grace=grace,
         variables=tuple(variables),
     )
+
+
+def engine_setup(
+    config: TrainConfig, model: str, folder: Path, tokenizer: Any, say: Callable[[str], None] = lambda _: None
+) -> EngineSetup:
+    """Return what the engine of a run is built from."""
+    rank = 0 if config.model.lora is None else config.model.lora.rank
+    return EngineSetup(config.engine, model, folder, tokenizer, config.model.device, rank, config.play.deadline, say)
 
 
 def check_parts(config: TrainConfig) -> None:

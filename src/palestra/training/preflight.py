@@ -23,6 +23,7 @@ from palestra.agents.capture import Capture, probe
 from palestra.core import Conversation
 from palestra.errors import UsageError
 from palestra.foundation.seeding import derive_seed
+from palestra.inference.servers.publishing import PolicyWeights
 from palestra.policies import as_policy
 from palestra.recipes.algorithms import PartialGroups
 from palestra.registry import spec
@@ -37,7 +38,6 @@ from palestra.training.imitation import TaughtPolicy
 from palestra.training.learner.batch import Batch
 from palestra.training.opponents import OpponentInSomeTasks
 from palestra.training.prompts import prompt_options
-from palestra.training.publishing import PolicyWeights
 from palestra.training.trainer import Trainer
 from palestra.trajectory import AgentRecord, Completion, Finish, StopReason, Task, ToolCall, Trajectory, TrajectoryGroup
 from palestra.trajectory.calls import format_call

@@ -19,6 +19,7 @@ from typing import Any
 from palestra.adapters.loop_thread import run_anywhere
 from palestra.durable import Identity, claim
 from palestra.inference.rendering.vocabulary import VOCABULARY
+from palestra.inference.servers.publishing import WEIGHTS
 from palestra.recipes.config import TrainConfig
 from palestra.recipes.reading import FREE, kept
 from palestra.training.assembly import assemble
@@ -26,7 +27,6 @@ from palestra.training.heldout import EVALUATIONS
 from palestra.training.opponents import OPPONENTS
 from palestra.training.parts import register_variants
 from palestra.training.preflight import examine
-from palestra.training.publishing import WEIGHTS
 from palestra.training.tasks import data_digests
 from palestra.training.trainer import Trainer
 from palestra.training.warm_start import WARM_START

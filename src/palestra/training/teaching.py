@@ -84,7 +84,7 @@ async def check_context(settings: TeacherSettings | None, length: int, deadline:
 
     vLLM samples at least one token after every prompt, and refuses a prompt that leaves no room for it.
     """
-    from palestra.inference.engines.vllm import VLLMEngine
+    from palestra.inference.servers.vllm import VLLMEngine
 
     if settings is None or settings.name != "vllm":
         return
@@ -99,7 +99,7 @@ async def check_context(settings: TeacherSettings | None, length: int, deadline:
 
 
 async def _scores(setup: TeacherSetup, segments: Sequence[Ints]) -> list[Array]:
-    from palestra.inference.engines.vllm import VLLMEngine
+    from palestra.inference.servers.vllm import VLLMEngine
 
     places = asyncio.Semaphore(_CALLS)
     engine = VLLMEngine(setup.settings.urls, timeout=setup.deadline)

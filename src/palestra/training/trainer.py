@@ -39,6 +39,9 @@ from palestra.durable.ledger import BEGINNING, Ledger, LedgerPosition, State
 from palestra.errors import SchemaError, UsageError
 from palestra.foundation.seeding import derive, derive_seed
 from palestra.foundation.telemetry import span
+from palestra.inference.servers.agreement import SamplerWatch
+from palestra.inference.servers.publishing import PolicyWeights
+from palestra.inference.servers.served import sleeping_engine
 from palestra.policies import as_policy, is_privileged
 from palestra.policies.sampled import SampledPolicy
 from palestra.recipes.config import TrainConfig
@@ -51,7 +54,6 @@ from palestra.rollouts import (
     play_episodes,
 )
 from palestra.training.admission import Admission
-from palestra.training.agreement import SamplerWatch
 from palestra.training.algorithms.horizon import Schedule, StepOutcome, schedule_of, turns_at
 from palestra.training.algorithms.validity import SampleLimits, quarantine
 from palestra.training.difficulty import RowOutcome
@@ -60,10 +62,8 @@ from palestra.training.heldout import Progress, evaluate_held_out
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner
 from palestra.training.opponents import Opponents
-from palestra.training.publishing import PolicyWeights
 from palestra.training.record import RunRecord
 from palestra.training.rescoring import Rescoring
-from palestra.training.served import sleeping_engine
 from palestra.training.stream import GroupStream, PlayedTask, read_kept, write_kept
 from palestra.training.summary import StepClock, solved, summarize
 from palestra.training.tasks import KnownOutcomes, TrainingTasks
@@ -180,7 +180,7 @@ class Trainer:
         evaluated = await self._evaluate(step + 1) if self._is_evaluated(step) else {}
         clock.lap("evaluate")
         self._account(step, groups, experience)
-        self._watch.look(experience)
+        self._watch.look(experience.measured.get("sampler/kl"), stale=bool(experience.staleness))
         metrics = {
             **summarize(groups, experience),
             **self.opponents.metrics(step, experience.counted(groups)),

@@ -15,12 +15,12 @@ from tests.training.learner.test_sharded import multimodal
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch
 
 from palestra.errors import Unsupported
+from palestra.inference.servers.publishing import PolicyWeights
 from palestra.recipes.model import LoraSettings, ModelConfig
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.checks import check_packing
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import ActorCritic
-from palestra.training.publishing import PolicyWeights
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::UserWarning:peft")]
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.inference.engines.vllm_process import vllm_venv
+from tests.inference.servers.vllm_process import vllm_venv
 from tests.training.learner.families import FAMILIES, family_model
 from tests.training.tiny import learner_of
 
+from palestra.inference.servers.publishing import PolicyWeights
 from palestra.recipes.model import ModelConfig
 from palestra.training.learner.loading import load_model
-from palestra.training.publishing import PolicyWeights
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(3600), pytest.mark.filterwarnings("ignore")]
 

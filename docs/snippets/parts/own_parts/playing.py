@@ -6,9 +6,10 @@ import msgspec
 
 import palestra
 from palestra.core import Conversation, Engine, EngineSession, Generation, Sampling
+from palestra.inference.choice import local_engine
+from palestra.inference.setup import EngineSetup
 from palestra.policies.sampled import SampledPolicy
 from palestra.tools import tool
-from palestra.training.engines import EngineSetup, local_engine
 from palestra.trajectory import Completion, Message
 
 WORDS = ("red", "green", "blue")

@@ -3,7 +3,7 @@
 The model ships a ``generation_config.json`` with a repetition penalty of 1.3. What the engine draws must still be the
 learner's softmax. The request that the engine used to send is drawn from as well, to show that the tests can fail.
 
-PALESTRA_VLLM_VENV=… pytest -m vllm -s tests/inference/engines/test_vllm_sampling.py
+PALESTRA_VLLM_VENV=… pytest -m vllm -s tests/inference/servers/test_vllm_sampling.py
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.inference.engines.vllm_process import vllm_server, vllm_venv
+from tests.inference.servers.vllm_process import vllm_server, vllm_venv
 
 from palestra.core import Sampling
 from palestra.foundation.encoding import ints
-from palestra.inference.engines.replicas import ServerReplica
-from palestra.inference.engines.vllm import VLLMEngine, completion_request
 from palestra.inference.models import build_tiny
+from palestra.inference.servers.replica import ServerReplica
+from palestra.inference.servers.vllm import VLLMEngine, completion_request
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(3600)]
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from palestra.cluster.replicas import Replicas
 from palestra.core import EngineSession
+from palestra.inference.servers.placed import Replicas
 
 
 def test_names_of_contexts_are_unique_across_objects_and_machines(monkeypatch: pytest.MonkeyPatch) -> None:

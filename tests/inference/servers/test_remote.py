@@ -3,16 +3,16 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
-from tests.inference.engines.servers import LENGTH, Server, next_token, serving
+from tests.inference.servers.servers import LENGTH, Server, next_token, serving
 
 from palestra.core import EngineSession, Sampling
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.foundation.encoding import ints
 from palestra.inference.engines import remote
-from palestra.inference.engines.remote import RemoteEngine
-from palestra.inference.engines.replicas import Part, ServerReplica
-from palestra.inference.engines.sglang import SGLangEngine
-from palestra.inference.engines.vllm import VLLMEngine
+from palestra.inference.servers.remote import RemoteEngine
+from palestra.inference.servers.replica import Part, ServerReplica
+from palestra.inference.servers.sglang import SGLangEngine
+from palestra.inference.servers.vllm import VLLMEngine
 from palestra.trajectory import Finish
 
 PROMPT = ints([5, 6, 7])
@@ -193,7 +193,7 @@ async def test_each_server_is_asked_whether_its_logprobs_are_processed(provider:
 NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "n": 1}
 OVERRIDDEN_BY_VLLM = {*NEUTRAL, "temperature", "top_k", "top_p", "max_tokens", "stop_token_ids", "ignore_eos", "min_tokens"}
 """What vLLM 0.32 fills from ``generation_config.json`` or its own defaults (``ModelConfig.get_diff_sampling_param``,
-``SamplingParams.update_from_generation_config``); ``tests/inference/engines/test_vllm_sampling.py`` asks the installed vLLM
+``SamplingParams.update_from_generation_config``); ``tests/inference/servers/test_vllm_sampling.py`` asks the installed vLLM
 itself."""
 OVERRIDDEN_BY_SGLANG = {*NEUTRAL, "temperature", "top_k", "top_p", "max_new_tokens", "stop_token_ids", "min_new_tokens"}
 

@@ -1,9 +1,9 @@
-"""A process with the HTTP interface of vLLM and no model: ``python -m tests.inference.engines.stub_server PORT [WAIT]``."""
+"""A process with the HTTP interface of vLLM and no model: ``python -m tests.inference.servers.stub_server PORT [WAIT]``."""
 
 import asyncio
 import sys
 
-from tests.inference.engines.servers import Server, serving
+from tests.inference.servers.servers import Server, serving
 
 
 async def main(port: int, wait: float) -> None:

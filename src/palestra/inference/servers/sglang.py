@@ -12,9 +12,9 @@ from typing import Any
 
 from palestra.core import Sampling
 from palestra.errors import InfrastructureError, PolicyError
-from palestra.inference.engines.collective import GROUP, Invitation, Send, WeightBucket, while_sending
-from palestra.inference.engines.remote import RemoteEngine
-from palestra.inference.engines.replicas import LoraAdapter, Part, ServerReplica
+from palestra.inference.servers.collective import GROUP, Invitation, Send, WeightBucket, while_sending
+from palestra.inference.servers.remote import RemoteEngine
+from palestra.inference.servers.replica import LoraAdapter, Part, ServerReplica
 from palestra.trajectory import Finish
 
 __all__ = ["SGLangEngine", "generate_request"]

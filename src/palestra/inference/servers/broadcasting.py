@@ -25,9 +25,9 @@ from torch import Tensor
 
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.foundation.connections import free_port
-from palestra.inference.engines.collective import GROUP, Invitation, ReceivingEngine, WeightBucket, while_sending
-from palestra.inference.engines.replicas import ServerReplica
-from palestra.training.publishing import PolicyWeights
+from palestra.inference.servers.collective import GROUP, Invitation, ReceivingEngine, WeightBucket, while_sending
+from palestra.inference.servers.publishing import PolicyWeights
+from palestra.inference.servers.replica import ServerReplica
 
 __all__ = ["CollectiveTransfer", "WeightStream", "bucketed"]
 

@@ -6,8 +6,6 @@ embeddings are tied. Nothing fails then, and the run learns from samples of anot
 
 from collections.abc import Callable
 
-from palestra.training.experience import Experience
-
 __all__ = ["SamplerWatch"]
 
 _ARITHMETIC = 1e-3
@@ -27,10 +25,12 @@ class SamplerWatch:
         self._first: float | None = None
         self._high = 0
 
-    def look(self, experience: Experience) -> None:
-        """Warn once if the KL is too high. Tokens of earlier versions differ anyway, so steps with such tokens are left out."""
-        kl = experience.measured.get("sampler/kl")
-        if kl is None or experience.staleness or self._high == _STEPS:
+    def look(self, kl: float | None, *, stale: bool) -> None:
+        """Warn once if the KL between engine and learner is too high, in nats per token; ``None`` if it was not measured.
+
+        Tokens of earlier versions differ anyway, so steps that are ``stale`` are left out.
+        """
+        if kl is None or stale or self._high == _STEPS:
             return
         self._first = kl if self._first is None else self._first
         too_high = kl > max(_ARITHMETIC, _RISE * min(self._first, _ARITHMETIC))

@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from palestra.durable import Inside
-from palestra.inference.engines.replicas import LoraAdapter
+from palestra.inference.servers.replica import LoraAdapter
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from palestra.training.learner.learner import Learner
-
-__all__ = ["WEIGHTS", "PolicyWeights", "PublishedAdapters", "PublishedWeights", "Transfer"]
+__all__ = ["WEIGHTS", "PolicyWeights", "PublishedAdapters", "PublishedWeights", "Transfer", "WeightSource"]
 
 WEIGHTS = "weights"
 """The name of the folder in the run folder."""
@@ -35,10 +33,20 @@ _VERSION = re.compile(r"version-\d{8,}")
 """Other names in the folder of versions belong to the user and stay."""
 
 
+class WeightSource(Protocol):
+    """What has the newest weights: the learner."""
+
+    def weights(self) -> "Iterator[tuple[str, Tensor]]": ...
+    def checkpoint_weights(self, dtype: str) -> "Iterator[tuple[str, Tensor]]": ...
+    def write_weights(self, folder: Path, dtype: str) -> None: ...
+    def write_adapters(self, folder: Path, dtype: str) -> None: ...
+    def release(self) -> None: ...
+
+
 class PolicyWeights:
     """The learner's weights, as an engine receives them. Nothing is gathered or copied before the engine asks for it."""
 
-    def __init__(self, learner: "Learner") -> None:
+    def __init__(self, learner: WeightSource) -> None:
         self._learner = learner
 
     def items(self) -> "Iterator[tuple[str, Tensor]]":

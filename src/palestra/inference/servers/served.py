@@ -10,8 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 from palestra.core import EngineSession, Generation, Sampling
 from palestra.errors import UsageError
 from palestra.foundation.encoding import Ints
-from palestra.inference.engines.remote import RemoteEngine
-from palestra.training.publishing import Transfer
+from palestra.inference.servers.publishing import Transfer
+from palestra.inference.servers.remote import RemoteEngine
 
 __all__ = ["ServedEngine", "SleepingEngine", "sleeping_engine"]
 

@@ -12,22 +12,22 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.inference.engines.servers import next_token
+from tests.inference.servers.servers import next_token
 
 from palestra.core import Sampling
 from palestra.errors import InfrastructureError, UsageError
 from palestra.foundation.encoding import ints
-from palestra.inference.engines.replicas import ServerReplica
-from palestra.inference.engines.vllm import VLLMEngine
+from palestra.inference.servers.launching import Fleet, LaunchedEngine, ServerCommand, server_commands, tied
+from palestra.inference.servers.replica import ServerReplica
+from palestra.inference.servers.vllm import VLLMEngine
 from palestra.recipes.config import TrainConfig
 from palestra.training import launching
 from palestra.training.assembly import first_model
 from palestra.training.estimate import estimate
-from palestra.training.launching import Fleet, LaunchedEngine, ServerCommand, server_commands, tied
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
-STUB = [sys.executable, "-m", "tests.inference.engines.stub_server", "{port}"]
+STUB = [sys.executable, "-m", "tests.inference.servers.stub_server", "{port}"]
 ROOT = Path(__file__).parents[2]
 
 

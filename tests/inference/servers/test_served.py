@@ -11,22 +11,22 @@ import pytest
 import torch
 import transformers
 from aiohttp import web
-from tests.inference.engines.servers import Server, next_token, serving
+from tests.inference.servers.servers import Server, next_token, serving
 
 from palestra.core import Sampling
 from palestra.durable.ledger import Ledger
 from palestra.errors import PolicyError, UsageError
 from palestra.foundation.encoding import ints
-from palestra.inference.engines.remote import RemoteEngine
-from palestra.inference.engines.replicas import LoraAdapter, ServerReplica
-from palestra.inference.engines.sglang import SGLangEngine
-from palestra.inference.engines.vllm import VLLMEngine
+from palestra.inference.choice import EngineSetup, collective_transfer
+from palestra.inference.servers.launching import server_commands
+from palestra.inference.servers.publishing import PolicyWeights
+from palestra.inference.servers.remote import RemoteEngine
+from palestra.inference.servers.replica import LoraAdapter, ServerReplica
+from palestra.inference.servers.sglang import SGLangEngine
+from palestra.inference.servers.vllm import VLLMEngine
 from palestra.recipes.config import TrainConfig
 from palestra.recipes.engine import TRANSFER
 from palestra.training.assembly import assemble
-from palestra.training.engines import EngineSetup, collective_transfer
-from palestra.training.launching import server_commands
-from palestra.training.publishing import PolicyWeights
 
 pytestmark = pytest.mark.torch
 

@@ -21,9 +21,9 @@ import numpy.typing as npt
 from palestra.core import Sampling
 from palestra.errors import PolicyError, UsageError
 from palestra.foundation.encoding import Ints
-from palestra.inference.engines.collective import Invitation, Send, WeightBucket, while_sending
-from palestra.inference.engines.remote import RemoteEngine, same_ids
-from palestra.inference.engines.replicas import LoraAdapter, Part, ServerReplica
+from palestra.inference.servers.collective import Invitation, Send, WeightBucket, while_sending
+from palestra.inference.servers.remote import RemoteEngine, same_ids
+from palestra.inference.servers.replica import LoraAdapter, Part, ServerReplica
 from palestra.trajectory import Finish
 
 __all__ = ["VLLMEngine", "completion_request"]

@@ -24,9 +24,9 @@ from palestra.core import EngineSession, Generation, Sampling
 from palestra.errors import InfrastructureError, UsageError
 from palestra.foundation.connections import free_port
 from palestra.foundation.encoding import Ints
-from palestra.inference.engines.remote import RemoteEngine
-from palestra.recipes.config import TrainConfig
-from palestra.training.served import ServedEngine
+from palestra.inference.servers.remote import RemoteEngine
+from palestra.inference.servers.served import ServedEngine
+from palestra.recipes.engine import EngineSettings, server_devices
 
 __all__ = ["SERVERS", "Fleet", "LaunchedEngine", "ServerCommand", "server_commands"]
 
@@ -63,19 +63,22 @@ class ServerCommand(NamedTuple):
     """``CUDA_VISIBLE_DEVICES`` of the process; ``None`` leaves it as it is."""
 
 
-def server_commands(config: TrainConfig, model: str) -> list[ServerCommand]:
-    """Return the commands of the replicas, each with a free port."""
-    launch = config.engine.launch
-    assert launch is not None
-    rank = config.model.lora.rank if config.model.lora is not None and config.engine.transfer_name == "lora" else 0
+def server_commands(
+    options: EngineSettings, model: str, learner_device: str = "cpu", adapter_rank: int = 0
+) -> list[ServerCommand]:
+    """Return the commands of the servers that ``options`` launch, each with a free port."""
+    launch = options.launch
+    if launch is None:
+        return []
+    rank = adapter_rank if options.transfer_name == "lora" else 0
     commands = []
-    for devices in config.server_devices:
+    for devices in server_devices(learner_device, launch.replicas, launch.devices, shared=options.sleep):
         port = free_port("127.0.0.1")
         values = {"{model}": model, "{port}": str(port)}
-        sleeping = ("--enable-sleep-mode",) if config.engine.sleep and not launch.command else ()
-        receiving = config.engine.transfer_name == "collective" and config.engine.name == "vllm" and not launch.command
+        sleeping = ("--enable-sleep-mode",) if options.sleep and not launch.command else ()
+        receiving = options.transfer_name == "collective" and options.name == "vllm" and not launch.command
         group = ("--weight-transfer-config", '{"backend": "nccl"}') if receiving else ()
-        parts = (*launch.command_for(config.engine.name, rank), *sleeping, *group, *launch.arguments)
+        parts = (*launch.command_for(options.name, rank), *sleeping, *group, *launch.arguments)
         arguments = [values.get(part, part) for part in parts]
         commands.append(ServerCommand(tuple(arguments), f"http://127.0.0.1:{port}", devices))
     return commands

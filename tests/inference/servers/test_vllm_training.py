@@ -1,6 +1,6 @@
 """Runs that start a real vLLM: killed, started again, stopped; and the exported model in it. ``.ci/nightly`` makes the venv.
 
-PALESTRA_VLLM_VENV=… pytest -m vllm -s tests/training/test_vllm_training.py
+PALESTRA_VLLM_VENV=… pytest -m vllm -s tests/inference/servers/test_vllm_training.py
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.inference.engines.vllm_process import SCRIPT, vllm_server, vllm_venv
+from tests.inference.servers.vllm_process import SCRIPT, vllm_server, vllm_venv
 from typer.testing import CliRunner
 
 from palestra.cli.app import app
@@ -87,8 +87,8 @@ async def _kill_between_steps(folder: Path, fleet: Any, kills: int) -> None:
 
 async def _train(config: Any, folder: Path, kills: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Train while servers are killed. Every episode is used, and its log-probs are the learner's. Returns what the run said."""
+    from palestra.inference.servers.launching import Fleet
     from palestra.training.assembly import assemble
-    from palestra.training.launching import Fleet
 
     made: list[Any] = []
     said: list[str] = []
@@ -98,7 +98,7 @@ async def _train(config: Any, folder: Path, kills: int, monkeypatch: pytest.Monk
             super().__init__(*given, **options)
             made.append(self)
 
-    monkeypatch.setattr("palestra.training.engines.Fleet", Noted)
+    monkeypatch.setattr("palestra.inference.choice.Fleet", Noted)
     trainer = assemble(config, folder, say=said.append)
     (fleet,) = made
     try:

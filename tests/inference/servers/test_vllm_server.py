@@ -1,6 +1,6 @@
 """Against a real vLLM server that serves SmolLM2. ``.ci/nightly`` makes the venv for it.
 
-PALESTRA_VLLM_VENV=… pytest -m vllm -s tests/inference/engines/test_vllm_server.py
+PALESTRA_VLLM_VENV=… pytest -m vllm -s tests/inference/servers/test_vllm_server.py
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.inference.engines.vllm_process import vllm_server
+from tests.inference.servers.vllm_process import vllm_server
 
 from palestra.core import Sampling
 from palestra.foundation.encoding import ints
-from palestra.inference.engines.replicas import LoraAdapter, ServerReplica
-from palestra.inference.engines.vllm import VLLMEngine
 from palestra.inference.models import fetch_smollm2
 from palestra.inference.rendering import renderer_for
+from palestra.inference.servers.replica import LoraAdapter, ServerReplica
+from palestra.inference.servers.vllm import VLLMEngine
 from palestra.policies.sampled import SampledPolicy
 from palestra.policies.shots import OracleShots
 from palestra.rollouts import rollout

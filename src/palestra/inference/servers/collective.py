@@ -2,14 +2,14 @@
 
 The learner is rank 0 of a group, and the workers of ONE server are the others. Each server has a group of its own.
 The learner sends buckets of tensors, and the server's HTTP interface says what is in them.
-``palestra.training.collective`` sends; the engines here speak to the servers.
+``palestra.inference.servers.broadcasting`` sends; the engines here speak to the servers.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from palestra.inference.engines.replicas import ServerReplica
+from palestra.inference.servers.replica import ServerReplica
 
 __all__ = ["GROUP", "Invitation", "ReceivingEngine", "Send", "WeightBucket", "while_sending"]
 

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from palestra.core import Engine, EngineSession, Generation, Sampling
 from palestra.errors import InfrastructureError
 from palestra.foundation.encoding import Ints, decode_msgpack, encode_msgpack
-from palestra.training.publishing import PolicyWeights, PublishedWeights
+from palestra.inference.servers.publishing import PolicyWeights, PublishedWeights
 from palestra.trajectory import Finish, Tokens
 
 __all__ = ["Answering", "Relay", "Replica", "ReplicaSettings", "Replicas", "start_replicas"]

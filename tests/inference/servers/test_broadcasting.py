@@ -16,18 +16,18 @@ import pytest
 import torch
 from aiohttp import web
 from safetensors.torch import load_file
-from tests.inference.engines.servers import serving
+from tests.inference.servers.servers import serving
 from tests.training.tiny import learner_of
 
 from palestra.errors import PolicyError
 from palestra.foundation.connections import free_port
-from palestra.inference.engines.remote import RemoteEngine
-from palestra.inference.engines.sglang import SGLangEngine
-from palestra.inference.engines.vllm import VLLMEngine
-from palestra.training.collective import CollectiveTransfer, bucketed
+from palestra.inference.servers.broadcasting import CollectiveTransfer, bucketed
+from palestra.inference.servers.publishing import PolicyWeights
+from palestra.inference.servers.remote import RemoteEngine
+from palestra.inference.servers.served import ServedEngine
+from palestra.inference.servers.sglang import SGLangEngine
+from palestra.inference.servers.vllm import VLLMEngine
 from palestra.training.learner.learner import Learner
-from palestra.training.publishing import PolicyWeights
-from palestra.training.served import ServedEngine
 
 pytestmark = pytest.mark.torch
 

@@ -9,8 +9,8 @@ import pytest
 from tests.training.tiny import random_batch
 
 from palestra.inference.engines.hf import HFEngine
+from palestra.inference.servers.agreement import SamplerWatch
 from palestra.training import TrainConfig
-from palestra.training.agreement import SamplerWatch
 from palestra.training.algorithms.groups import GroupCounts
 from palestra.training.assembly import assemble
 from palestra.training.experience import Experience

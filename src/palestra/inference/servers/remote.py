@@ -33,7 +33,7 @@ from palestra.core import EngineSession, Generation, Sampling
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.foundation.connections import Connections
 from palestra.foundation.encoding import Ints, floats, ints
-from palestra.inference.engines.replicas import LoraAdapter, Part, ServerReplica
+from palestra.inference.servers.replica import LoraAdapter, Part, ServerReplica
 from palestra.trajectory import Finish, Tokens
 
 __all__ = ["RemoteEngine"]
