@@ -13,7 +13,7 @@ from palestra.agents import performing
 from palestra.agents.hosted import HostedProgram, ProgramContext, Start
 from palestra.agents.performing import InWorkerProcess, Move
 from palestra.core import AsyncEnv, Step
-from palestra.trajectory import Task
+from palestra.trajectory import Content, Task
 
 MESSAGES = ({"role": "system", "content": "Play."}, {"role": "user", "content": "Go."})
 START = Start("", "", "", "m", MESSAGES, Task("program"))
@@ -40,6 +40,7 @@ def test_steps_of_two_threads_keep_their_observations() -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
+        action: Content
         action, info = hosted.reset(task=Task("program", params={"start": msgspec.to_builtins(START)}))
         steps = 0
         while info["action"]:

@@ -67,7 +67,7 @@ class Bridge:
 
     def expected(self, tasks: Sequence[Task], renderer: Any = None) -> list[Trajectory]:
         """What Palestra's own loop records of ``tasks``."""
-        limits = {"context_length": self.context, "max_tokens": self.max_tokens}
+        limits: dict[str, Any] = {"context_length": self.context, "max_tokens": self.max_tokens}
         return expected(tasks, self.tokenizer, apart=self.apart, renderer=renderer, **limits)
 
     def check(self, received: Sequence[Received | None], played: Sequence[Trajectory]) -> None:

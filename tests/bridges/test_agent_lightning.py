@@ -78,7 +78,8 @@ class Lightning(Bridge):
     apart = 0.0
 
     def receive(self, tasks: Sequence[Task], renderer: Any = None) -> Sequence[Received | None]:
-        return run(self.played(tasks))
+        received: list[Received | None] = run(self.played(tasks))
+        return received
 
     async def played(self, tasks: Sequence[Task]) -> list[Received | None]:
         store, found = agl.InMemoryLightningStore(), list[Received | None]()

@@ -24,7 +24,7 @@ COMMAND = "import sys; from palestra.cli import main; sys.exit(main())"
         ),
         (["show", "--help"], {"aiohttp", "palestra.cli.listing", "palestra.cli.evaluate", "palestra.cli.train"}),
     ],
-    ids=" ".join,
+    ids=["version", "help", "list", "show"],
 )
 def test_a_command_loads_what_it_shows(typed: list[str], absent: set[str]) -> None:
     code = f"import sys; from palestra.cli import main; main({typed}); print(*sys.modules, file=sys.stderr)"

@@ -16,7 +16,7 @@ import pytest
 from tests.evaluation.present import partial_score, present
 
 import palestra
-from palestra import Env, Step, Task
+from palestra import Env, Step, Task, Tool
 from palestra.core import Conversation
 from palestra.durable import Inside
 from palestra.errors import MissingExtra, UsageError
@@ -378,7 +378,8 @@ def calls_once(text: str) -> str:
 
 
 def test_tools_are_lent_by_name_or_as_objects_and_on_the_record(tmp_path: Path) -> None:
-    for run, lent in {"named": f"{__name__}:SHOUTED", "object": SHOUTED}.items():
+    lent_by: dict[str, Tool | str] = {"named": f"{__name__}:SHOUTED", "object": SHOUTED}
+    for run, lent in lent_by.items():
         evaluate(Coin, calls_once, n=2, tools=[lent], out=tmp_path / run)
         played = list(read_trajectories(tmp_path / run / "trajectories.jsonl"))
         assert all("HELLO" in str(one.turns[1].observation) for one in played)

@@ -10,7 +10,7 @@ from palestra.errors import UsageError
 from palestra.recipes.algorithms import Anneal
 from palestra.recipes.config import TrainConfig
 from palestra.recipes.reading import load_recipe, recorded
-from palestra.training.algorithms.horizon import Stepwise
+from palestra.training.algorithms.horizon import Stepwise, schedule_of
 
 pytestmark = pytest.mark.torch
 
@@ -44,7 +44,7 @@ def test_a_recipe_is_resolved_and_can_be_read_back(recipe: Path) -> None:
     config = load_recipe(recipe)
     assert config.advantage.method == "grpo"
     assert config.horizon is not None
-    assert config.horizon.schedule("game:x") == Stepwise((5, 10), 100)
+    assert schedule_of(config.horizon, "game:x") == Stepwise((5, 10), 100)
     assert msgspec.json.decode(msgspec.json.encode(config), type=TrainConfig) == config
 
 

@@ -40,8 +40,8 @@ def step(kl: float | None, staleness: int = 0) -> Experience:
 def test_a_rise_of_the_kl_is_a_warning(steps: list[Experience], warnings: int) -> None:
     said: list[str] = []
     watch = SamplerWatch(said.append)
-    for one in steps:
-        watch.look(one)
+    for experience in steps:
+        watch.look(experience.measured.get("sampler/kl"), stale=bool(experience.staleness))
     assert len(said) == warnings
 
 

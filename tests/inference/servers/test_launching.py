@@ -17,24 +17,28 @@ from tests.inference.servers.servers import next_token
 from palestra.core import Sampling
 from palestra.errors import InfrastructureError, UsageError
 from palestra.foundation.encoding import ints
+from palestra.inference.servers import launching
 from palestra.inference.servers.launching import Fleet, LaunchedEngine, ServerCommand, server_commands, tied
 from palestra.inference.servers.replica import ServerReplica
 from palestra.inference.servers.vllm import VLLMEngine
 from palestra.recipes.config import TrainConfig
-from palestra.training import launching
 from palestra.training.assembly import first_model
 from palestra.training.estimate import estimate
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
 STUB = [sys.executable, "-m", "tests.inference.servers.stub_server", "{port}"]
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def settings(**changes: Any) -> TrainConfig:
     launch = {"command": STUB, "replicas": 2, **changes.pop("launch", {})}
     data = {"model": {"path": "m", **changes}, "envs": {"game:x": 1.0}, "steps": 1}
     return msgspec.convert({**data, "engine": {"kind": "vllm", "launch": launch}}, TrainConfig)
+
+
+def commands_of(config: TrainConfig, model: str = "m") -> list[ServerCommand]:
+    return server_commands(config.engine, model, config.model.device)
 
 
 class Folders:
@@ -62,7 +66,7 @@ class Folders:
 
 
 def launched(folder: Path, say: list[str], commands: list[ServerCommand] | None = None) -> tuple[LaunchedEngine, Fleet]:
-    commands = commands or server_commands(settings(), "m")
+    commands = commands or commands_of(settings())
     servers = VLLMEngine([command.url for command in commands], timeout=30.0)
     fleet = Fleet(commands, folder, patience=120.0, restarted=servers.suspect, say=say.append)
     return LaunchedEngine(Folders(servers), servers, fleet), fleet  # type: ignore[arg-type]
@@ -160,7 +164,7 @@ def test_servers_get_gpus_that_the_run_may_use_and_the_learner_does_not(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert settings(device=device, launch=launch).server_devices == devices
+    assert [command.devices for command in commands_of(settings(device=device, launch=launch))] == devices
 
 
 def test_a_gpu_of_the_learner_or_one_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -170,7 +174,7 @@ def test_a_gpu_of_the_learner_or_one_that_is_not_there_is_refused(monkeypatch: p
         with pytest.raises(UsageError, match=SHARED):
             work()
     with pytest.raises(UsageError, match=r'has 3 GPUs, but the learner on "cuda:1" and 2 servers after it need 4.*devices'):
-        server_commands(settings(device="cuda:1"), "m")
+        commands_of(settings(device="cuda:1"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     shared.check_devices()
     with pytest.raises(msgspec.ValidationError, match="the GPUs of 1 servers, but there are 2 replicas"):
@@ -180,7 +184,7 @@ def test_a_gpu_of_the_learner_or_one_that_is_not_there_is_refused(monkeypatch: p
 
 
 def test_the_default_commands_name_model_and_port() -> None:
-    (first, second) = server_commands(settings(launch={"command": [], "arguments": ["--dtype", "float32"]}), "/models/m")
+    (first, second) = commands_of(settings(launch={"command": [], "arguments": ["--dtype", "float32"]}), "/models/m")
     assert first.arguments[:3] == ("vllm", "serve", "/models/m")
     assert " ".join(first.arguments[3:7]) == "--logprobs-mode processed_logprobs --generation-config vllm"
     assert first.arguments[-4:] == ("--port", first.url.rpartition(":")[2], "--dtype", "float32")

@@ -8,7 +8,7 @@ from tests.inference.servers.servers import LENGTH, Server, next_token, serving
 from palestra.core import EngineSession, Sampling
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.foundation.encoding import ints
-from palestra.inference.engines import remote
+from palestra.inference.servers import remote
 from palestra.inference.servers.remote import RemoteEngine
 from palestra.inference.servers.replica import Part, ServerReplica
 from palestra.inference.servers.sglang import SGLangEngine

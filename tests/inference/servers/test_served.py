@@ -17,16 +17,18 @@ from palestra.core import Sampling
 from palestra.durable.ledger import Ledger
 from palestra.errors import PolicyError, UsageError
 from palestra.foundation.encoding import ints
-from palestra.inference.choice import EngineSetup, collective_transfer
-from palestra.inference.servers.launching import server_commands
+from palestra.inference.choice import collective_transfer
+from palestra.inference.servers.launching import ServerCommand, server_commands
 from palestra.inference.servers.publishing import PolicyWeights
 from palestra.inference.servers.remote import RemoteEngine
 from palestra.inference.servers.replica import LoraAdapter, ServerReplica
 from palestra.inference.servers.sglang import SGLangEngine
 from palestra.inference.servers.vllm import VLLMEngine
+from palestra.inference.setup import EngineSetup
 from palestra.recipes.config import TrainConfig
 from palestra.recipes.engine import TRANSFER
 from palestra.training.assembly import assemble
+from palestra.training.parts import engine_setup
 
 pytestmark = pytest.mark.torch
 
@@ -238,7 +240,7 @@ async def test_a_server_that_does_not_load_the_model_of_the_run_ends_it_and_says
 def test_servers_that_the_run_starts_hold_its_model(tmp_path: Path, engine: dict[str, object], loaded: bool) -> None:
     data = {"model": {"path": "m", "lora": {"rank": 4}}, "envs": {"game:x": 1.0}, "steps": 1}
     config = msgspec.convert({**data, "engine": {"kind": "vllm", **engine}}, TrainConfig)
-    transfer = TRANSFER.load(config.engine.transfer)(EngineSetup(config, str(tmp_path), tmp_path / "run", None))
+    transfer = TRANSFER.load(config.engine.transfer)(engine_setup(config, str(tmp_path), tmp_path / "run", None))
     assert transfer.base == (str(tmp_path) if loaded else "")
 
 
@@ -348,18 +350,23 @@ def test_settings_of_servers_that_cannot_work_are_refused(
         convert(engine, **changes)
 
 
+def commands_of(config: TrainConfig) -> list[ServerCommand]:
+    setup = engine_setup(config, "m", Path("run"), None)
+    return server_commands(setup.options, setup.model, setup.learner_device, setup.adapter_rank)
+
+
 def test_servers_that_the_run_starts_get_the_arguments_that_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     asleep = convert({"sleep": True, "kind": "vllm", "launch": {"replicas": 2}}, model={"path": "m", "device": "cuda:1"})
     asleep.check_devices()
-    assert asleep.server_devices == ["1", "2"]
-    assert all("--enable-sleep-mode" in command.arguments for command in server_commands(asleep, "m"))
+    assert [command.devices for command in commands_of(asleep)] == ["1", "2"]
+    assert all("--enable-sleep-mode" in command.arguments for command in commands_of(asleep))
     adapted = convert({"kind": "vllm", "launch": {}, "transfer": {"use": "lora"}}, model={"path": "m", "lora": {"rank": 9}})
-    (command,) = server_commands(adapted, "m")
+    (command,) = commands_of(adapted)
     assert " ".join(command.arguments).endswith("--enable-lora --max-lora-rank 16 --max-loras 2")
     collective = convert({"kind": "vllm", "launch": {}, "transfer": "collective", "dtype": "bfloat16"})
-    (command,) = server_commands(collective, "m")
+    (command,) = commands_of(collective)
     assert command.arguments[-2:] == ("--weight-transfer-config", '{"backend": "nccl"}')
     with pytest.raises(UsageError, match="sends from a GPU to GPUs"):
-        collective_transfer(EngineSetup(collective, "m", Path("run"), None))
+        collective_transfer(engine_setup(collective, "m", Path("run"), None))
     assert convert({"kind": "mine:engine", "transfer": "mine:transfer"}).engine.transfer_name == "mine:transfer"

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from palestra.errors import UsageError
 from palestra.recipes.algorithms import HorizonConfig
-from palestra.training.algorithms.horizon import Fixed, Linear, Schedule, StepOutcome, Stepwise, SuccessGated, turns_at
+from palestra.training.algorithms.horizon import (
+    Fixed,
+    Linear,
+    Schedule,
+    StepOutcome,
+    Stepwise,
+    SuccessGated,
+    schedule_of,
+    turns_at,
+)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +76,8 @@ def test_each_environment_has_its_own_schedule_and_its_own_history() -> None:
         HorizonConfig,
     )
     history = {"game:a": outcomes(0.0), "game:b": outcomes(1.0)}
-    assert [config.at(env, 1, history) for env in ("game:x", "game:a", "game:b")] == [3, 5, 10]
+    envs = ("game:x", "game:a", "game:b")
+    assert [turns_at(schedule_of(config, env), 1, history.get(env, ())) for env in envs] == [3, 5, 10]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +92,7 @@ def test_each_environment_has_its_own_schedule_and_its_own_history() -> None:
 )
 def test_bad_schedules_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="horizon: "):
-        HorizonConfig(bad).schedule("game:a")
+        schedule_of(HorizonConfig(bad), "game:a")
 
 
 def test_bad_calls_are_refused() -> None:

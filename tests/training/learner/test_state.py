@@ -163,11 +163,11 @@ def test_ranks_divide_the_files_of_the_weights_and_rank_0_writes_the_index_of_al
     in_threads(ranks, lambda rank: learner_of(network=networks[rank]).write_weights(tmp_path, "bfloat16"), monkeypatch)
     files = {path.name: load_file(path) for path in tmp_path.glob("*.safetensors")}
     assert {name.split("-")[1] for name in files} == {f"{rank:05d}" for rank in range(ranks)}
-    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
-    assert index["weight_map"] == {tensor: name for name, held in files.items() for tensor in held}
-    assert index["metadata"]["total_size"] == sum((tmp_path / name).stat().st_size for name in files)
+    listed = json.loads((tmp_path / "model.safetensors.index.json").read_text())
+    assert listed["weight_map"] == {tensor: name for name, held in files.items() for tensor in held}
+    assert listed["metadata"]["total_size"] == sum((tmp_path / name).stat().st_size for name in files)
     expected = dict(learner_of(network=tiny_network(critic=False)).checkpoint_weights("bfloat16"))
-    assert index["weight_map"].keys() == expected.keys()
+    assert listed["weight_map"].keys() == expected.keys()
     assert all(torch.equal(tensor, expected[name]) for held in files.values() for name, tensor in held.items())
     assert any(len(held) > 1 for held in files.values())
     assert len(files) > ranks

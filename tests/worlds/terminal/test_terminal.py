@@ -16,7 +16,6 @@ from palestra.trajectory.calls import format_call
 from palestra.worlds.terminal.actions import Command, read_action
 from palestra.worlds.terminal.env import Terminal
 from palestra.worlds.terminal.families import FAMILIES
-from palestra.worlds.terminal.ids import register_terminal
 from palestra.worlds.terminal.scene import LEVELS
 from palestra.worlds.terminal.turns import normalized
 
@@ -48,7 +47,6 @@ def test_what_is_not_a_command_is_answered(action: str) -> None:
 
 
 def test_every_family_has_an_id_for_every_level() -> None:
-    register_terminal()
     ids = {known.id for known in list_envs("terminal:*")}
     assert ids >= {f"terminal:{family}-v0-{level}" for family in FAMILIES for level in LEVELS}
     assert len(FAMILIES) >= 12
