@@ -14,7 +14,7 @@ TrainConfig Trajectory TrajectoryGroup Turn UseTools VectorEnv Wrapper as_async 
 grading list_envs make make_async make_vec mix play policies print_envs read_trajectories register rollout tool tools train
 training wrappers
 """
-NEED_TORCH = {"TrainConfig", "train"}
+NEED_TORCH = {"train"}
 
 
 def test_the_public_face_is_a_decision() -> None:

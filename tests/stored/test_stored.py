@@ -12,7 +12,7 @@ import pytest
 
 from palestra.durable.checkpoint import Checkpoints
 from palestra.durable.ledger import Ledger, LedgerPosition, State, read_ledger
-from palestra.rollout import read_trajectories
+from palestra.rollouts import read_trajectories
 from palestra.serve import wire
 from palestra.trajectory import Image, Trajectory
 

@@ -16,7 +16,7 @@ from palestra.training.estimate import _largest_micro_batch, estimate, model_siz
 
 pytestmark = pytest.mark.torch
 
-RECIPES = Path(__file__).parents[2] / "src" / "palestra" / "recipes"
+RECIPES = Path(__file__).parents[2] / "src" / "palestra" / "recipes" / "files"
 GPU = sorted((RECIPES / "gpu").glob("*.toml"))
 
 

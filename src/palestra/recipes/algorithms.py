@@ -20,6 +20,7 @@ __all__ = [
     "Overlong",
     "PartialGroups",
     "Shaping",
+    "checked_buffer",
 ]
 
 ADVANTAGE = Role(
@@ -208,6 +209,13 @@ class HorizonConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Cut = Literal["as_invalid", "mask"] | float
 
 
+def checked_buffer(buffer: int, limit: int) -> int:
+    """Return ``buffer``, or raise ``UsageError`` if it is longer than a turn of ``limit`` tokens."""
+    if not 0 < buffer <= limit:
+        raise UsageError(f"overlong.buffer must lie in 1..{limit} (max_tokens), got {buffer}")
+    return buffer
+
+
 class Overlong(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """DAPO's soft penalty on long turns."""
 
@@ -223,10 +231,7 @@ class Overlong(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             UsageError: The buffer is longer than a turn.
         """
-        buffer = max(1, round(self.buffer * limit)) if self.buffer < 1 else int(self.buffer)
-        if not 0 < buffer <= limit:
-            raise UsageError(f"overlong.buffer must lie in 1..{limit} (max_tokens), got {buffer}")
-        return buffer
+        return checked_buffer(max(1, round(self.buffer * limit)) if self.buffer < 1 else int(self.buffer), limit)
 
 
 class Shaping(NamedTuple):

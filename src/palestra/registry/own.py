@@ -31,7 +31,7 @@ OWN: Mapping[str, tuple[str, ...]] = {
     "text": ("palestra.worlds.textworld.ids",),
     "tools": ("palestra.worlds.agentdojo.ids", "palestra.worlds.bfcl.ids", "palestra.worlds.desk.ids"),
     "web": ("palestra.worlds.web.miniwob.ids", "palestra.worlds.web.sites.ids"),
-    "remote": ("palestra.serve.ids",),
+    "remote": ("palestra.registry.remote",),
     "browsergym": _BRIDGES,
     "gem": _BRIDGES,
     "gymnasium": _BRIDGES,

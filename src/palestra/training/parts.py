@@ -24,12 +24,12 @@ from palestra.recipes.play import (
     DIFFICULTY,
     GRADER,
     GROUP_REWARD,
-    HISTORY,
     OPPONENT,
     POLICY,
+    PROMPT_HISTORY,
     TEACHER,
-    TOOL,
-    WRAPPER,
+    VARIANT_TOOL,
+    VARIANT_WRAPPER,
     WRITER,
     Variant,
 )
@@ -86,7 +86,7 @@ def check_parts(config: TrainConfig) -> None:
     if config.agent is not None:
         resolve(config.agent.program)
     for role, value in _hooks(config):
-        _tool(value) if role is TOOL else role.load(value)
+        _tool(value) if role is VARIANT_TOOL else role.load(value)
     register_variants(config.variants)
 
 
@@ -109,7 +109,7 @@ def _hooks(config: TrainConfig) -> Iterator[tuple[Role, Hook]]:
     yield SCHEDULE, config.learner.schedule
     yield ENGINE, config.engine.kind
     yield TRANSFER, config.engine.transfer
-    yield HISTORY, config.prompt.history
+    yield PROMPT_HISTORY, config.prompt.history
     if config.teacher is not None:
         yield TEACHER, config.teacher.kind
     if config.warm_start is not None:
@@ -124,8 +124,8 @@ def _hooks(config: TrainConfig) -> Iterator[tuple[Role, Hook]]:
     yield from ((role, hook) for role, hook in own if hook)
     yield from ((WRITER, value) for value in config.writers)
     for variant in config.variants.values():
-        yield from ((WRAPPER, value) for value in variant.wrappers)
-        yield from ((TOOL, value) for value in variant.tools)
+        yield from ((VARIANT_WRAPPER, value) for value in variant.wrappers)
+        yield from ((VARIANT_TOOL, value) for value in variant.tools)
 
 
 # ---------------------------------------------------------------------------------------------------------------- variants
@@ -155,7 +155,7 @@ def register_variants(variants: Mapping[str, Variant]) -> None:
 
 
 def _attempts(wrapper: Hook) -> int:
-    use, options = parse_hook(WRAPPER.key, wrapper)
+    use, options = parse_hook(VARIANT_WRAPPER.key, wrapper)
     if use not in (Attempts.__name__, "palestra.wrappers:Attempts"):
         return 1
     number = options.get("n", ATTEMPTS)
@@ -169,7 +169,7 @@ class _Wrap:
     value: Hook
 
     def __call__(self, env: AsyncEnv) -> AsyncEnv:
-        use, options = parse_hook(WRAPPER.key, self.value)
+        use, options = parse_hook(VARIANT_WRAPPER.key, self.value)
         return named_wrapper(use, **options)(env)
 
 
@@ -184,5 +184,5 @@ class _Lend:
 
 
 def _tool(value: Hook) -> Tool:
-    use, options = parse_hook(TOOL.key, value)
+    use, options = parse_hook(VARIANT_TOOL.key, value)
     return named_tool(use, **options)

@@ -6,7 +6,7 @@ from palestra.core import Renderer
 from palestra.inference.rendering import renderer_for
 from palestra.policies.history import History
 from palestra.policies.shots import NoShots, OracleShots
-from palestra.recipes.play import HISTORY, PromptSettings
+from palestra.recipes.play import PROMPT_HISTORY, PromptSettings
 
 __all__ = ["prompt_options", "renderer_of"]
 
@@ -18,5 +18,5 @@ def renderer_of(settings: PromptSettings, tokenizer: Any) -> Renderer:
 
 def prompt_options(settings: PromptSettings) -> dict[str, Any]:
     """Return ``settings`` as keyword arguments of ``SampledPolicy``."""
-    history: History = HISTORY.load(settings.history)()
+    history: History = PROMPT_HISTORY.load(settings.history)()
     return {"history": history, "shots": OracleShots(settings.shots) if settings.shots else NoShots()}

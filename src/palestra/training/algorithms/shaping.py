@@ -15,7 +15,7 @@ a turn more and more as its length approaches ``play.max_tokens``, which rewards
 import msgspec
 
 from palestra.foundation.encoding import floats, ints
-from palestra.recipes.algorithms import Overlong, Shaping
+from palestra.recipes.algorithms import Overlong, Shaping, checked_buffer
 from palestra.trajectory import Finish, Segment, StopReason, Trajectory
 
 __all__ = ["CUTS", "is_cut", "overlong_penalty", "shaped"]
@@ -37,7 +37,7 @@ def is_cut(trajectory: Trajectory) -> bool:
 
 def overlong_penalty(length: int, limit: int, buffer: int) -> float:
     """DAPO's soft penalty: 0 up to ``limit − buffer`` tokens, then linearly down to −1 at ``limit`` and beyond."""
-    return -min(max(length - (limit - buffer), 0) / buffer, 1.0)
+    return -min(max(length - (limit - buffer), 0) / checked_buffer(buffer, limit), 1.0)
 
 
 def shaped(trajectory: Trajectory, shaping: Shaping) -> Trajectory | None:

@@ -1,4 +1,4 @@
-"""The scheme ``remote:URL#id``: the environment ``id`` of a server."""
+"""The scheme ``remote:URL#id``: the environment ``id`` of a server. Nothing of the network is imported for it."""
 
 from palestra.registry import Need, register_scheme
 
