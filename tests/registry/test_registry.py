@@ -137,7 +137,7 @@ def _package(folder: Path, name: str, body: str) -> None:
     info = folder / f"{name}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[palestra.suite]\n{name} = {name}\n")
+    (info / "entry_points.txt").write_text(f"[palestra.envs]\n{name} = {name}\n")
 
 
 def test_a_package_brings_environments_through_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

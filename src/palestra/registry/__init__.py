@@ -7,7 +7,7 @@
 
 A registration names its class by reference (``module:Class``), so listing two hundred environments imports none of them.
 
-Packages add environments through the entry-point group ``palestra.suite``: each entry point names a module that calls
+Packages add environments through the entry-point group ``palestra.envs``: each entry point names a module that calls
 ``register`` when it is imported. They are loaded the first time that an id is not found or ids are listed. Palestra's own ids
 are registered when the registry is first used.
 """
@@ -52,7 +52,7 @@ __all__ = [
     "unregister",
 ]
 
-ENTRY_POINT_GROUP = "palestra.suite"
+ENTRY_POINT_GROUP = "palestra.envs"
 
 _specs: dict[str, EnvSpec] = {}
 _schemes: dict[str, EnvSpec] = {}
