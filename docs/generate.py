@@ -24,12 +24,12 @@ from typing import Any
 
 from palestra import list_envs, make
 from palestra.adapters import Guarded
+from palestra.authoring.picture import drawn_svg
 from palestra.errors import MissingData, Unsupported
 from palestra.foundation.seeding import derive_seed
 from palestra.foundation.statistics import Score, mean_interval
 from palestra.registry import EnvSpec
 from palestra.suite.games.game import Game
-from palestra.suite.games.picture import drawn_svg
 from palestra.trajectory import Task, text_of
 
 FOLDER = Path(__file__).parent / "reference" / "suite"
@@ -283,7 +283,7 @@ READING = """\
 ## How the worlds read a reply
 
 In the crafting worlds, BabyAI, ScienceWorld, household tasks and TextWorld, an action is one line of text. All of them find it
-by the same rule (`palestra.suite.action_line`):
+by the same rule (`palestra.authoring.action_line`):
 
 1. If the reply contains `Action:`, the action follows the last one, on the same line or on the next line with words.
 2. Otherwise the action is the last line with words.

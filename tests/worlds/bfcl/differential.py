@@ -8,11 +8,11 @@ from random import Random
 from typing import Any
 
 from palestra.registry import make
-from palestra.suite.data.wheels import wheel_folder
 from palestra.trajectory import Task, ToolCall
 from palestra.trajectory.calls import format_call
 from palestra.worlds.bfcl.apis import Apis
 from palestra.worlds.bfcl.package import CATEGORIES, gold_call, read_tasks
+from palestra.worlds.bfcl.wheels import BFCL
 
 Turns = list[list[ToolCall]]
 
@@ -61,7 +61,7 @@ def our_verdict(id: str, index: int, turns: Turns) -> bool:
 
 
 def their_verdict(row: dict[str, Any], turns: Turns, name: str) -> bool:
-    folder = str(wheel_folder("bfcl"))
+    folder = str(BFCL.folder())
     if folder not in sys.path:
         sys.path.append(folder)
     from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker

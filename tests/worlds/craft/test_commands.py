@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.suite.action_line import action_line
+from palestra.authoring.action_line import action_line
 from palestra.worlds.craft.commands import LOOK, CraftItem, FetchItem, line_of_agentgym, read_command
 
 

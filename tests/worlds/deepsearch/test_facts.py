@@ -6,10 +6,10 @@ import pytest
 from tests.worlds.deepsearch.episodes import played
 
 from palestra.errors import MissingData
-from palestra.suite.data.wheels import wheel_folder
 from palestra.worlds.deepsearch import DeepSearch
 from palestra.worlds.deepsearch.graph import fact_in
 from palestra.worlds.deepsearch.index import real
+from palestra.worlds.deepsearch.wheels import FACTS
 
 WORLD = "939a51bcf477f0f095bd5fa4edc6acf5f320448d0ed86faab6832311ec5c5f28"
 """The content hash of the documents. It changes with a version of a package, and then every task changes."""
@@ -18,7 +18,7 @@ WORLD = "939a51bcf477f0f095bd5fa4edc6acf5f320448d0ed86faab6832311ec5c5f28"
 @pytest.fixture(autouse=True, scope="module")
 def facts_package() -> None:
     try:
-        wheel_folder("facts")
+        FACTS.folder()
     except MissingData as missing:
         if os.environ.get("PALESTRA_TEST_EXTRAS") == "all":
             raise

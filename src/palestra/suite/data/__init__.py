@@ -7,6 +7,6 @@ from a package that contains them, or from the cache of the ``datasets`` library
 
 from palestra.suite.data.field_map import DataSet, data_set, data_set_names
 from palestra.suite.data.files import FileRows
-from palestra.suite.data.loader import Rows, data_folder, load
+from palestra.suite.data.loader import load
 
-__all__ = ["DataSet", "FileRows", "Rows", "data_folder", "data_set", "data_set_names", "load"]
+__all__ = ["DataSet", "FileRows", "data_set", "data_set_names", "load"]

@@ -4,11 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from palestra.authoring.indices import draw_index
+from palestra.authoring.rows import Rows
 from palestra.errors import UsageError
 from palestra.suite.data.field_map import data_set
 from palestra.suite.data.files import FileRows
-from palestra.suite.data.loader import Rows, load
-from palestra.suite.indices import draw_index
+from palestra.suite.data.loader import load
 from palestra.trajectory import Task
 
 __all__ = ["DataSource", "DrawnRow", "draw_row", "read_rows", "rows_of"]

@@ -10,8 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from palestra.authoring.rows import Rows, hashed
 from palestra.errors import SchemaError, UsageError
-from palestra.suite.data.loader import FORMATS, Rows, hashed, numbered_rows
+from palestra.suite.data.loader import FORMATS, numbered_rows
 
 __all__ = ["FileRows"]
 

@@ -7,49 +7,25 @@ hash in every file format.
 
 import codecs
 import csv
-import hashlib
 import importlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from palestra.authoring.rows import Rows, data_folder, hashed
 from palestra.durable import replacing
 from palestra.errors import MissingData, MissingExtra, SchemaError, UsageError
 from palestra.foundation.installation import how_to_install
 from palestra.suite.data.field_map import DataSet, data_set
 
-__all__ = ["FORMATS", "Rows", "data_folder", "hashed", "load", "numbered_rows", "prefetch"]
+__all__ = ["FORMATS", "load", "numbered_rows", "prefetch"]
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 """Endings of the files that can be read."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of one split, with our names for the fields."""
-
-    rows: tuple[dict[str, Any], ...]
-    sha256: str
-    """Hash of the content."""
-    origin: str
-    """Where they were read from."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.rows[index]
-
-
-def data_folder() -> Path:
-    """Return the folder of data sets on this machine."""
-    named = os.environ.get("PALESTRA_DATA")
-    return Path(named) if named else Path.home() / ".cache" / "palestra" / "data"
 
 
 def load(name: str, split: str = "") -> Rows:
@@ -97,16 +73,6 @@ def _rows(known: DataSet, raw: Iterable[tuple[int, Mapping[str, Any]]], origin: 
     if not rows:
         raise MissingData(f"{origin} holds no rows of {known.name}")
     return hashed(rows, origin)
-
-
-def hashed(rows: Iterable[dict[str, Any]], origin: str) -> Rows:
-    """Return ``rows`` with the hash of their content."""
-    rows = tuple(rows)
-    hasher = hashlib.sha256()
-    for row in rows:
-        encoded = msgspec.json.encode(row, order="deterministic", enc_hook=str)
-        hasher.update(len(encoded).to_bytes(8, "little") + encoded)
-    return Rows(rows, hasher.hexdigest(), origin)
 
 
 # -------------------------------------------------------------------------------------------------------------- sources

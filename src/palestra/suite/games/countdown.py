@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from palestra.authoring.picture import Row, Tile
 from palestra.suite.games.game import Game, MoveOutcome, boxed, require, whole_number
-from palestra.suite.games.picture import Row, Tile
 
 __all__ = ["Calculation", "Countdown", "calculated"]
 

@@ -20,10 +20,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from palestra.authoring.picture import Row, drawn_html, rows_of
 from palestra.core import Env, Step
 from palestra.errors import UsageError
 from palestra.grading import last_boxed
-from palestra.suite.games.picture import Row, drawn_html, rows_of
 from palestra.trajectory import StopReason, Task
 
 __all__ = ["FORMAT_ERROR", "Game", "MoveOutcome", "boxed", "require", "whole_number", "whole_numbers"]

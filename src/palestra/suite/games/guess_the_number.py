@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from palestra.authoring.picture import Row, Tile
 from palestra.suite.games.game import Game, MoveOutcome, boxed, require, whole_number
-from palestra.suite.games.picture import Row, Tile
 
 __all__ = ["GuessTheNumber"]
 

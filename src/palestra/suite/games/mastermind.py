@@ -7,8 +7,8 @@ from operator import eq
 
 from numpy.random import Generator
 
+from palestra.authoring.picture import Row, Tile
 from palestra.suite.games.game import Game, MoveOutcome, boxed, require, whole_numbers
-from palestra.suite.games.picture import Row, Tile
 
 __all__ = ["Mastermind"]
 

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Sequence
 
+from palestra.authoring.picture import Row
 from palestra.errors import MissingExtra, UsageError
 from palestra.suite.games.game import Game, MoveOutcome, boxed, require
 from palestra.suite.games.link_graph import LONGEST_TITLE, LinkGraph, read_link_graph
-from palestra.suite.games.picture import Row
 
 __all__ = ["CORPUS_VARIABLE", "WikiGame"]
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
+from palestra.authoring.picture import Row, Tile
 from palestra.suite.games.game import Game, MoveOutcome, boxed, require, whole_numbers
 from palestra.suite.games.grids import numbered_grid
-from palestra.suite.games.picture import Row, Tile
 from palestra.suite.games.words import common_words, rare_words
 
 __all__ = ["Line", "WordSearch"]

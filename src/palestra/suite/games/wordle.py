@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
+from palestra.authoring.picture import Row, Tile
 from palestra.suite.games.game import Game, MoveOutcome, boxed, require
-from palestra.suite.games.picture import Row, Tile
 from palestra.suite.games.words import common_words, letters_only
 
 __all__ = ["Wordle", "marks"]

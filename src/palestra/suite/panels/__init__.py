@@ -2,9 +2,9 @@
 
 A panel has two parts:
 
-1. **A rule**: a function that lists the tasks. A world keeps its rules in ``palestra.suite.<world>.panels``::
+1. **A rule**: a function that lists the tasks. A world keeps its rules in ``palestra.worlds.<world>.panels``::
 
-       from palestra.suite.panels import PanelTask
+       from palestra.authoring.panels import PanelTask
        from palestra.trajectory import Task
 
        def by_depth() -> list[PanelTask]:
@@ -28,13 +28,12 @@ A world proves its panel in a test::
         assert differences("craft", every=10) == []
 """
 
-from palestra.suite.panels.frozen import FrozenPanel, FrozenTask, PanelTask, first_observation_hash, freeze, start_all
+from palestra.suite.panels.frozen import FrozenPanel, FrozenTask, first_observation_hash, freeze, start_all
 from palestra.suite.panels.store import differences, list_panels, load_panel, panel_from_rules, panel_json
 
 __all__ = [
     "FrozenPanel",
     "FrozenTask",
-    "PanelTask",
     "differences",
     "first_observation_hash",
     "freeze",

@@ -1,6 +1,6 @@
 """Parts of the panel ``agentgym-rl`` that no world lists itself: as many tasks as in the paper, chosen by our own rules."""
 
-from palestra.suite.panels.frozen import PanelTask
+from palestra.authoring.panels import PanelTask
 from palestra.trajectory import Task
 
 __all__ = ["search_tasks"]

@@ -4,25 +4,17 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from importlib import metadata
-from typing import NamedTuple
 
 import msgspec
 
+from palestra.authoring.panels import PanelTask
 from palestra.core import Env
 from palestra.errors import SchemaError
 from palestra.foundation.encoding import encode_msgpack
 from palestra.registry import make, spec
 from palestra.trajectory import Content, Task
 
-__all__ = ["FrozenPanel", "FrozenTask", "PanelTask", "first_observation_hash", "freeze", "package_versions_of", "start_all"]
-
-
-class PanelTask(NamedTuple):
-    """A task of a panel, as a rule lists it."""
-
-    task: Task
-    group: str = ""
-    """Its column in the report's table, ``World/Column``; empty if the report has no such table."""
+__all__ = ["FrozenPanel", "FrozenTask", "first_observation_hash", "freeze", "package_versions_of", "start_all"]
 
 
 class FrozenTask(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import msgspec
 
+from palestra.authoring.panels import PanelTask
 from palestra.errors import UsageError
 from palestra.foundation.encoding import decode_json, encode_json
 from palestra.foundation.references import resolve
 from palestra.suite.panels.catalog import PANELS, Rule
-from palestra.suite.panels.frozen import FrozenPanel, FrozenTask, PanelTask, freeze, package_versions_of
+from palestra.suite.panels.frozen import FrozenPanel, FrozenTask, freeze, package_versions_of
 
 __all__ = ["FILES", "differences", "list_panels", "load_panel", "panel_from_rules", "panel_json"]
 

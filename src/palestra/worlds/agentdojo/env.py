@@ -10,10 +10,10 @@ the agent did not do it and 0.0 if it did. It is never part of the reward: a tas
 import copy
 from typing import Any
 
+from palestra.authoring.changes import changes, drawn_changes
+from palestra.authoring.function_calls import describe, read_calls, refusal, sample_call, show_result
+from palestra.authoring.indices import draw_index
 from palestra.core import Env, Step
-from palestra.suite.changes import changes, drawn_changes
-from palestra.suite.function_calls import describe, read_calls, refusal, sample_call, show_result
-from palestra.suite.indices import draw_index
 from palestra.trajectory import StopReason, Task, ToolCall
 from palestra.trajectory.calls import BadCall, format_call
 from palestra.worlds.agentdojo.package import make_state, read_tasks, schemas_of, steadied, suite_of

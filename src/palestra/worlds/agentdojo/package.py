@@ -17,9 +17,9 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+from palestra.authoring.function_calls import Schema
+from palestra.authoring.rows import Rows, hashed
 from palestra.errors import UsageError
-from palestra.suite.data.loader import Rows, hashed
-from palestra.suite.function_calls import Schema
 
 __all__ = ["SUITES", "VERSION", "make_state", "read_tasks", "schemas_of", "steadied", "suite_of"]
 

@@ -10,7 +10,7 @@ An object is written as in the observation: ``red ball 2``. Without a number, it
 
 import re
 
-from palestra.suite.action_line import action_line
+from palestra.authoring.action_line import action_line
 from palestra.worlds.babyai.sight import Sight, Thing
 from palestra.worlds.babyai.world import DONE, DROP, FORWARD, LEFT, PICK_UP, PRIMITIVES, RIGHT, TOGGLE
 

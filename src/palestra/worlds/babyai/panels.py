@@ -1,6 +1,6 @@
 """The panels ``babyai`` and ``babyai-agentgym``: AgentGym-RL's 90 test tasks, in the columns of its paper."""
 
-from palestra.suite.panels import PanelTask
+from palestra.authoring.panels import PanelTask
 from palestra.trajectory import Task
 from palestra.worlds.babyai.sets import NumberedTasks
 

@@ -5,7 +5,7 @@ import zlib
 from html import escape
 from typing import Any
 
-from palestra.suite.games.picture import Tile, drawn_html
+from palestra.authoring.picture import Tile, drawn_html
 from palestra.worlds.babyai.sight import AHEAD, Sight
 from palestra.worlds.babyai.world import World
 

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from palestra.suite.changes import Change, changes
-from palestra.suite.function_calls import Schema
+from palestra.authoring.changes import Change, changes
+from palestra.authoring.function_calls import Schema
 from palestra.trajectory import ToolCall
 from palestra.worlds.bfcl.package import api_class, api_schemas
 

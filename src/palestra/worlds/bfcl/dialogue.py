@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from palestra.authoring.changes import drawn_changes
+from palestra.authoring.function_calls import Schema, describe, read_calls, refusal, sample_call, show_result
+from palestra.authoring.indices import draw_index
 from palestra.core import Env, Step
-from palestra.suite.changes import drawn_changes
-from palestra.suite.function_calls import Schema, describe, read_calls, refusal, sample_call, show_result
-from palestra.suite.indices import draw_index
 from palestra.trajectory import StopReason, Task, ToolCall
 from palestra.trajectory.calls import BadCall, format_call
 from palestra.worlds.bfcl.apis import Answer, Apis

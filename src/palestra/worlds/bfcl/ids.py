@@ -1,8 +1,8 @@
 """The ids ``tools:bfcl-…``, one per category of the leaderboard's multi-turn tasks."""
 
 from palestra.registry import register
-from palestra.suite.data.wheels import wheels_needed
 from palestra.worlds.bfcl.package import CATEGORIES, read_tasks
+from palestra.worlds.bfcl.wheels import BFCL
 
 _ABOUT = {
     "base": "A user asks for one thing after another; do them by calling the functions of simulated APIs.",
@@ -18,7 +18,7 @@ for category in CATEGORIES:
         "palestra.worlds.bfcl.dialogue:FunctionDialogue",
         kwargs={"category": category},
         tags={"tools", "multi-turn", "data"},
-        needs=[wheels_needed("bfcl")],
+        needs=[BFCL.need()],
         description=_ABOUT[category],
         rows=read_tasks,
     )

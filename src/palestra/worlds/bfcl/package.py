@@ -15,11 +15,11 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from palestra.authoring.function_calls import Schema
+from palestra.authoring.rows import Rows, hashed
 from palestra.errors import SchemaError, UsageError
-from palestra.suite.data.loader import Rows, hashed
-from palestra.suite.data.wheels import wheel_folder
-from palestra.suite.function_calls import Schema
 from palestra.trajectory import ToolCall
+from palestra.worlds.bfcl.wheels import BFCL
 
 __all__ = ["CATEGORIES", "api_class", "api_schemas", "gold_call", "read_tasks"]
 
@@ -48,7 +48,7 @@ def read_tasks(category: str) -> Rows:
     """
     if category not in CATEGORIES:
         raise UsageError(f'BFCL has no category "{category}"; there are {", ".join(CATEGORIES)}')
-    return _tasks(category, wheel_folder("bfcl"))
+    return _tasks(category, BFCL.folder())
 
 
 @lru_cache(maxsize=8)
@@ -67,7 +67,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 @cache
 def api_class(name: str) -> Callable[[], Any]:
     """Return the class that simulates one API. The first call imports its module."""
-    folder = str(wheel_folder("bfcl"))
+    folder = str(BFCL.folder())
     if folder not in sys.path:
         sys.path.append(folder)  # at the end, so that installed packages come first
     module: Any = importlib.import_module(f"{_SOURCE}.{_MODULES[name]}")
@@ -89,7 +89,7 @@ class _FixedDate(datetime):
 @cache
 def api_schemas(name: str) -> Mapping[str, Schema]:
     """Return the functions of one API by name, with their parameters as JSON schema."""
-    path = wheel_folder("bfcl") / "bfcl_eval" / "data" / "multi_turn_func_doc" / f"{_MODULES[name]}.json"
+    path = BFCL.folder() / "bfcl_eval" / "data" / "multi_turn_func_doc" / f"{_MODULES[name]}.json"
     return {
         row["name"]: {
             "name": row["name"],

@@ -1,6 +1,6 @@
 """The commands of a player: ``get 2 oak logs``, ``craft 4 oak planks using 1 oak logs`` and ``inventory``.
 
-``palestra.suite.action_line`` finds the line of a reply that is the command. AgentGym has a rule of its own: a reply must
+``palestra.authoring.action_line`` finds the line of a reply that is the command. AgentGym has a rule of its own: a reply must
 contain ``Action:`` exactly once, and the command is the line after it.
 """
 

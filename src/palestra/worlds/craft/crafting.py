@@ -11,9 +11,9 @@ from abc import abstractmethod
 from html import escape
 from typing import Any, ClassVar
 
+from palestra.authoring.action_line import action_line
 from palestra.core import Env, Step
 from palestra.errors import UsageError
-from palestra.suite.action_line import action_line
 from palestra.trajectory import Task
 from palestra.worlds.craft.book import Book, Recipe
 from palestra.worlds.craft.commands import CraftItem, FetchItem, read_command

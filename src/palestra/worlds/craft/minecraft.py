@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
+from palestra.authoring.indices import draw_index
+from palestra.authoring.rows import Rows, hashed
 from palestra.errors import MissingExtra, UsageError
 from palestra.foundation.installation import how_to_install
-from palestra.suite.data.loader import Rows, hashed
-from palestra.suite.indices import draw_index
 from palestra.worlds.craft.book import Book, Ingredient, Recipe
 from palestra.worlds.craft.commands import line_of_agentgym
 from palestra.worlds.craft.crafting import Crafting

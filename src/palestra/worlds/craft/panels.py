@@ -3,7 +3,7 @@
 The numbers per depth, 31, 41, 25 and 3, are those of AgentGym-RL's test set. The goals are chosen by our rule and named.
 """
 
-from palestra.suite.panels import PanelTask
+from palestra.authoring.panels import PanelTask
 from palestra.trajectory import Task
 from palestra.worlds.craft.minecraft import PANEL_GOALS, agentgym_rows, panel_goals
 

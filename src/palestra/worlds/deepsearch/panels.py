@@ -1,6 +1,6 @@
 """The tasks of the panel ``search``: seeds 0 to 49 of each number of hops, in a world that no training task shows."""
 
-from palestra.suite.panels import PanelTask
+from palestra.authoring.panels import PanelTask
 from palestra.trajectory import Task
 from palestra.worlds.deepsearch.ids import HOPS
 

@@ -1,6 +1,6 @@
 """The tasks of the panel ``desk``."""
 
-from palestra.suite.panels import PanelTask
+from palestra.authoring.panels import PanelTask
 from palestra.trajectory import Task
 
 __all__ = ["desk_tasks"]

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from palestra.authoring.indices import draw_index
 from palestra.errors import MissingData, SchemaError, UsageError
 from palestra.foundation.encoding import decode_json
-from palestra.suite.indices import draw_index
 from palestra.worlds.house.env import InRoom
 from palestra.worlds.house.goals import Goal
 from palestra.worlds.house.wording import wish_of

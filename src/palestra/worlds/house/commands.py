@@ -1,12 +1,13 @@
 """Commands: how to read one, which ones work now, and what the agent reads after one.
 
-``palestra.suite.action_line`` finds the line of a reply that is the command. Names have a number: ``take mug 2 from shelf 1``.
+``palestra.authoring.action_line`` finds the line of a reply that is the command. Names have a number: ``take mug 2 from shelf
+1``.
 """
 
 import re
 from typing import NamedTuple
 
-from palestra.suite.action_line import action_line
+from palestra.authoring.action_line import action_line
 from palestra.worlds.house.goals import TREATMENTS
 from palestra.worlds.house.world import HAND, MIDDLE, House
 

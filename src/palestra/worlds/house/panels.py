@@ -1,6 +1,6 @@
 """The panel of the household tasks: 20 tasks of each type on each level."""
 
-from palestra.suite.panels import PanelTask
+from palestra.authoring.panels import PanelTask
 from palestra.trajectory import Task
 from palestra.worlds.house.goals import TASKS
 

@@ -1,11 +1,11 @@
 """The text of an action, and the texts that the environment adds to those of the simulator.
 
-``palestra.suite.action_line`` finds the line of a message that is the action. The simulator gets plain short text only.
+``palestra.authoring.action_line`` finds the line of a message that is the action. The simulator gets plain short text only.
 """
 
 import re
 
-from palestra.suite.action_line import action_line
+from palestra.authoring.action_line import action_line
 
 __all__ = ["NOT_AN_ACTION", "action_of", "first_observation"]
 

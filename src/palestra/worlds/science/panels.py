@@ -1,6 +1,6 @@
 """The panels of ScienceWorld: which games they have, by rule."""
 
-from palestra.suite.panels import PanelTask
+from palestra.authoring.panels import PanelTask
 from palestra.trajectory import Task
 from palestra.worlds.science.tasks import AGENTGYM, TASKS, Game, games_of
 

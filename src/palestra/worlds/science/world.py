@@ -7,9 +7,9 @@ and ends the episode; it then counts as ``fatal``.
 
 from typing import Any
 
+from palestra.authoring.indices import draw_index
 from palestra.core import AsyncEnv, Step
 from palestra.errors import UsageError
-from palestra.suite.indices import draw_index
 from palestra.trajectory import Task
 from palestra.worlds.science.actions import NOT_AN_ACTION, action_of, first_observation
 from palestra.worlds.science.gold import compute_path, known_path

@@ -8,7 +8,7 @@ itself. A command acts on one thing. A period, a comma and the word ``then`` wou
 import re
 from collections.abc import Collection
 
-from palestra.suite.action_line import action_line
+from palestra.authoring.action_line import action_line
 
 __all__ = ["first_text", "grammar", "observed", "read_command"]
 

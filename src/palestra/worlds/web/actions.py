@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from palestra.suite.action_line import action_line
+from palestra.authoring.action_line import action_line
 from palestra.tools import find_calls
 from palestra.trajectory.calls import BadCall
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from palestra.authoring.graders import FunctionGrader
 from palestra.errors import GraderError
-from palestra.suite.graders import FunctionGrader
 from palestra.worlds.web.arena import grading
 from palestra.worlds.web.arena.grading import Ending, answer_passes, contents_pass, pages_pass
 from palestra.worlds.web.arena.original import WebArena

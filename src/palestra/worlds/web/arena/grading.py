@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
+from palestra.authoring.graders import Grader
 from palestra.errors import GraderError
-from palestra.suite.graders import Grader
 from palestra.worlds.web.acting import is_navigation
 from palestra.worlds.web.arena.matching import bare, equal, included, same_address
 from palestra.worlds.web.arena.tasks import Call, Target, WebTask

@@ -10,10 +10,10 @@ answer is empty, and the checks of pages and addresses are made.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from palestra.authoring.graders import FunctionGrader
 from palestra.core import Step
 from palestra.errors import GraderError, UsageError
 from palestra.foundation.references import resolve
-from palestra.suite.graders import FunctionGrader
 from palestra.trajectory import StopReason
 from palestra.worlds.web.arena.grading import Ending, answer_passes, pages_pass
 from palestra.worlds.web.arena.playing import Arena

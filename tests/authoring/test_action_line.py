@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.suite.action_line import action_line
+from palestra.authoring.action_line import action_line
 
 LABELS = (
     *("Action:", "action :", "ACTION:", "**Action:**", "**Action**:", "`Action`:", "Thought: go. Action:"),

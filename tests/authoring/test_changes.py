@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.suite.changes import Change, changes, drawn_changes
+from palestra.authoring.changes import Change, changes, drawn_changes
 
 DATA = st.recursive(
     st.integers() | st.text(max_size=5),

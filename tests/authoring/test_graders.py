@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palestra.authoring.graders import ChoiceGrader, FunctionGrader, Grade, NumberGrader, number_in
 from palestra.errors import GraderError
-from palestra.suite.graders import ChoiceGrader, FunctionGrader, Grade, NumberGrader, number_in
 
 RIGHT, WRONG, NONE = Grade(1.0, True), Grade(0.0, False), Grade(0.0, False, format_error=True)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.suite.games.test_every_game import PLAYED, built
 
-from palestra.suite.games.picture import Tile, drawn_html, drawn_svg, rows_of
+from palestra.authoring.picture import Tile, drawn_html, drawn_svg, rows_of
 
 ATTACK = '<script>alert(1)</script><img src=x onerror="alert(2)">" style="x'
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
+from palestra.authoring.wheels import Wheel, WheelSet
 from palestra.errors import MissingData
-from palestra.suite.data import wheels
-from palestra.suite.data.wheels import Wheel, fetch_wheels, wheel_folder
 
 
 @pytest.fixture
@@ -33,45 +32,46 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return source
 
 
-def with_hash(monkeypatch: pytest.MonkeyPatch, sha256: str, *keep: str) -> None:
-    monkeypatch.setattr(wheels, "WHEELS", {"thing": (Wheel("thing", "1.0", sha256, keep or ("*",)),)})
+def wheel_set(sha256: str, *keep: str) -> WheelSet:
+    return WheelSet("thing", (Wheel("thing", "1.0", sha256, keep or ("*",)),))
 
 
-def fetched(index: Path, monkeypatch: pytest.MonkeyPatch, *keep: str) -> Path:
-    with_hash(monkeypatch, hashlib.sha256(index.read_bytes()).hexdigest(), *keep)
-    return fetch_wheels("thing")
+def fetched(index: Path, *keep: str) -> Path:
+    return wheel_set(hashlib.sha256(index.read_bytes()).hexdigest(), *keep).fetch()
 
 
-def test_a_wheel_is_unpacked_into_the_data_folder(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_hash(monkeypatch, hashlib.sha256(index.read_bytes()).hexdigest())
+def test_a_wheel_is_unpacked_into_the_data_folder(index: Path) -> None:
+    wheels = wheel_set(hashlib.sha256(index.read_bytes()).hexdigest())
+    assert not wheels.need().met()
     with pytest.raises(MissingData, match="palestra prefetch thing"):
-        wheel_folder("thing")
-    folder = fetch_wheels("thing")
-    assert folder == wheel_folder("thing") == fetch_wheels("thing")
+        wheels.folder()
+    folder = wheels.fetch()
+    assert folder == wheels.folder() == wheels.fetch()
+    assert wheels.need().met()
     assert (folder / "thing" / "data.txt").read_text() == "hello"
     assert [path.name for path in folder.parent.iterdir()] == ["thing-1.0"]
 
 
-def test_only_the_files_that_are_needed_and_the_license_are_unpacked(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = fetched(index, monkeypatch, "*/data.txt")
+def test_only_the_files_that_are_needed_and_the_license_are_unpacked(index: Path) -> None:
+    folder = fetched(index, "*/data.txt")
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {"thing/data.txt", "thing-1.0.dist-info/LICENSE", "CONTENTS.json"}
-    assert (fetched(index, monkeypatch) / "thing" / "large.txt").exists()  # other files are wanted now
+    assert (fetched(index) / "thing" / "large.txt").exists()  # other files are wanted now
 
 
 @pytest.mark.parametrize("damage", ["changed", None])
-def test_a_changed_or_missing_file_is_fetched_again(index: Path, monkeypatch: pytest.MonkeyPatch, damage: str | None) -> None:
-    file = fetched(index, monkeypatch) / "thing" / "data.txt"
+def test_a_changed_or_missing_file_is_fetched_again(index: Path, damage: str | None) -> None:
+    file = fetched(index) / "thing" / "data.txt"
     file.unlink()
     if damage:
         file.write_text(damage)
-    fetch_wheels("thing")
+    fetched(index)
     assert file.read_text() == "hello"
 
 
-def test_a_wheel_with_another_hash_is_refused(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_hash(monkeypatch, "0" * 64)
+def test_a_wheel_with_another_hash_is_refused(index: Path) -> None:
+    wheels = wheel_set("0" * 64)
     with pytest.raises(MissingData, match="expected 0000"):
-        fetch_wheels("thing")
+        wheels.fetch()
     with pytest.raises(MissingData):
-        wheel_folder("thing")
+        wheels.folder()
