@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.authoring.changes import Change, changes, drawn_changes
+from palestra.authoring.changes import Difference, changes, drawn_changes
 
 DATA = st.recursive(
     st.integers() | st.text(max_size=5),
@@ -16,9 +16,9 @@ def test_a_change_has_its_place_and_both_values() -> None:
     before = {"inbox": {"1": {"read": False}, "2": {"read": False}}, "balance": 5, "files": ["a"]}
     after = {"inbox": {"1": {"read": True}}, "balance": 5, "files": ["a", "b"]}
     assert list(changes(before, after)) == [
-        Change("inbox.1.read", "False", "True"),
-        Change("inbox.2", "{'read': False}", ""),
-        Change("files.1", "", "b"),
+        Difference("inbox.1.read", "False", "True"),
+        Difference("inbox.2", "{'read': False}", ""),
+        Difference("files.1", "", "b"),
     ]
 
 

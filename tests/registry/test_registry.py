@@ -1,5 +1,6 @@
 import contextlib
 import re
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,12 @@ from palestra.foundation.installation import how_to_install
 from palestra.registry import Need, is_pattern, make, make_async, register, spec, unregister
 from palestra.wrappers import TurnLimit
 
+SOURCE = Path(palestra.__file__).parents[1]
+
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    palestra.list_envs()  # Palestra's own ids are registered once per process: keep them
     monkeypatch.setattr(registry, "_specs", dict(registry._specs))
     monkeypatch.setattr(registry, "_plugins_loaded", False)
 
@@ -155,6 +159,70 @@ def test_a_broken_package_only_warns(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.warns(UserWarning, match=r"the plugin broken_gym \(broken_gym\) failed to load: ZeroDivisionError"):
         assert palestra.list_envs("game")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "registration"),
+    [
+        ("game", "palestra.register('game:Dice-v0', 'tests.test_core:Dice')"),
+        ("web", "palestra.register('web:Dice-v0', 'tests.test_core:Dice')"),
+        ("harbor", "palestra.registry.register_scheme('harbor', 'tests.test_core:Dice')"),
+        ("data", "palestra.registry.register_files('data', 'tests.test_core:Dice')"),
+    ],
+)
+def test_no_package_can_take_a_namespace_of_palestras_own(
+    namespace: str, registration: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = spec("harbor:tasks#one"), spec("data:questions.jsonl")
+    _package(tmp_path, "taking_gym", f"import palestra\n{registration}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        with pytest.warns(UserWarning, match=f'taking_gym.*the namespace "{namespace}" is Palestra'):
+            ids = {known.id for known in palestra.list_envs()}
+    finally:
+        sys.modules.pop("taking_gym", None)
+    assert not ids & {"game:Dice-v0", "web:Dice-v0"}
+    assert before == (spec("harbor:tasks#one"), spec("data:questions.jsonl"))
+
+
+_SEARCH_IS_FORBIDDEN = """
+from importlib import metadata
+
+def entry_points(**_):
+    raise SystemExit("the entry points were searched")
+
+metadata.entry_points = entry_points
+"""
+
+
+def test_palestras_own_ids_work_from_a_checkout_without_a_search_through_entry_points() -> None:
+    ids = [
+        "game:GuessTheNumber-v0",
+        "math:GSM8K",
+        "craft:invented-depth1",
+        "gem:x",
+        "harbor:tasks#one",
+        "remote:http://[::1]#x",
+    ]
+    code = f"{_SEARCH_IS_FORBIDDEN}\nfrom palestra.registry import spec\nfor id in {ids}: spec(id)"
+    _run(code)
+    with pytest.raises(subprocess.CalledProcessError):
+        _run(f"{code}\nspec('zzz:Nobody-v0')")
+
+
+def test_listing_all_ids_imports_no_environment() -> None:
+    _run(
+        "import sys, palestra\n"
+        "palestra.list_envs()\n"
+        "rooms = [m for name, m in list(sys.modules.items()) if name.startswith(('palestra.worlds.', 'palestra.bridges.'))]\n"
+        "assert rooms\n"
+        "kinds = [value for room in rooms for value in vars(room).values() if isinstance(value, type)]\n"
+        "assert [kind for kind in kinds if issubclass(kind, palestra.Env | palestra.AsyncEnv)] == []\n"
+    )
+
+
+def _run(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(SOURCE)}, check=True, stderr=subprocess.PIPE)
 
 
 def test_an_address_is_no_pattern() -> None:

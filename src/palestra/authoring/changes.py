@@ -8,7 +8,7 @@ from html import escape
 from itertools import islice
 from typing import Any, NamedTuple
 
-__all__ = ["Change", "changes", "drawn_changes"]
+__all__ = ["Difference", "changes", "drawn_changes"]
 
 _MOST_SHOWN = 40
 _LONGEST = 160
@@ -17,7 +17,7 @@ _OLD, _NEW, _QUIET = "#be123c", "#1a7f4e", "#8390a2"
 _MISSING = object()
 
 
-class Change(NamedTuple):
+class Difference(NamedTuple):
     """A value that differs."""
 
     place: str
@@ -28,7 +28,7 @@ class Change(NamedTuple):
     """Empty if there is none any more."""
 
 
-def changes(before: Any, after: Any, place: tuple[str, ...] = ()) -> Iterator[Change]:
+def changes(before: Any, after: Any, place: tuple[str, ...] = ()) -> Iterator[Difference]:
     """Yield what differs between two values of dictionaries, lists and plain values."""
     same_kind = isinstance(before, Mapping) == isinstance(after, Mapping)
     old, new = _parts(before), _parts(after)
@@ -36,7 +36,7 @@ def changes(before: Any, after: Any, place: tuple[str, ...] = ()) -> Iterator[Ch
         for key in old | new:
             yield from changes(old.get(key, _MISSING), new.get(key, _MISSING), (*place, str(key)))
     elif before != after:
-        yield Change(".".join(place), _shown(before), _shown(after))
+        yield Difference(".".join(place), _shown(before), _shown(after))
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:
@@ -50,7 +50,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def drawn_changes(title: str, made: Iterable[tuple[str, Mapping[str, Any]]], found: Iterator[Change]) -> str:
+def drawn_changes(title: str, made: Iterable[tuple[str, Mapping[str, Any]]], found: Iterator[Difference]) -> str:
     """Return a title, the calls that were made (names and arguments), and what they have changed."""
     calls = "".join(f"<div>{number}. {escape(_call(*call))}</div>" for number, call in enumerate(made, 1))
     shown = list(islice(found, _MOST_SHOWN + 1))
@@ -66,7 +66,7 @@ def _call(name: str, arguments: Mapping[str, Any]) -> str:
     return _shown(f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})")
 
 
-def _row(change: Change) -> str:
+def _row(change: Difference) -> str:
     old = f' <span style="color:{_OLD}">− {escape(change.before)}</span>' if change.before else ""
     new = f' <span style="color:{_NEW}">+ {escape(change.after)}</span>' if change.after else ""
     return f"<div>{escape(change.place)}{old}{new}</div>"

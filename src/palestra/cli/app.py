@@ -6,9 +6,9 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import typer
 
@@ -18,6 +18,9 @@ from palestra.foundation.descriptors import raise_descriptor_limit
 from palestra.foundation.laziness import import_uninterrupted
 from palestra.foundation.telemetry import tracing_if_asked
 from palestra.foundation.terminal import terminal_safe
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["app", "app_for", "run_command"]
 
@@ -69,7 +72,7 @@ _GROUPS: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "harbor",
-        "harbor:app",
+        "palestra.worlds.harbor.commands:app",
         "Check, build and write Harbor tasks, which play without Docker.",
         "Finished builds are kept: the same command starts over.",
     ),
@@ -80,7 +83,14 @@ _GROUPS: tuple[tuple[str, str, str, str], ...] = (
         "Finished runs are kept: the same command resumes with the others.",
     ),
 )
-"""The name of each group of commands, its module and app, its help, and the sentence after Ctrl-C."""
+"""The name of each group of commands, its module and app, its help, and the sentence after Ctrl-C.
+
+A world brings its group as a stranger's package does, with its full name, and stands here in place of an entry point: so it
+works from a checkout, finding it costs no search through installed packages, and no package can take its name.
+"""
+
+ENTRY_POINT_GROUP = "palestra.commands"
+"""Other packages add a group of commands through an entry point of this group: its name, and ``module:app`` of a Typer app."""
 
 _METAVARS: dict[object, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH", bool: ""}
 """The type of an option → what its help shows as the value; a switch takes none."""
@@ -114,7 +124,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
     first = next(iter(arguments), "")
     if first in ("", "-h", "--help") and _COMPLETION not in os.environ:
         return _overview()
-    return _app(first if any(first == name for name, *_ in (*_COMMANDS, *_GROUPS)) else "")
+    return _app(first if first in _own_names() or first in _groups_of_others() else "")
 
 
 _COMPLETION = "_PALESTRA_COMPLETE"
@@ -141,7 +151,13 @@ def _app(only: str) -> typer.Typer:
             made.command(name)(_interruptible(_imported(place), way_out))
     for name, place, help, way_out in _GROUPS:
         if only in ("", name):
-            made.add_typer(_group(place, way_out), name=name, help=help)
+            made.add_typer(_group(_imported(place), way_out), name=name, help=help)
+    for name, point in ({} if only in _own_names() else _groups_of_others()).items():
+        if only in ("", name):
+            try:
+                made.add_typer(_group(point.load(), "The same command starts over."), name=name)
+            except Exception as error:  # noqa: BLE001 - a broken package of others must not break this one
+                warnings.warn(f"the commands of {name} ({point.value}) failed to load: {error!r}", stacklevel=2)
     return made
 
 
@@ -152,7 +168,26 @@ def _overview() -> typer.Typer:
         made.command(name, help=_summary(place))(_nothing)
     for name, _, help, _ in _GROUPS:
         made.command(name, help=help)(_nothing)
+    for name, point in _groups_of_others().items():
+        made.command(name, help=f"Commands of the package {point.module.partition('.')[0]}.")(_nothing)
     return made
+
+
+def _own_names() -> set[str]:
+    """Return the first words that name a command or a group of Palestra's own."""
+    return {name for name, *_ in (*_COMMANDS, *_GROUPS)}
+
+
+@functools.cache
+def _groups_of_others() -> "Mapping[str, EntryPoint]":
+    """Return the entry points by which other packages add commands, by the first word that they take. Imports none of them."""
+    from importlib import metadata  # costs as much as half of this package
+
+    points = {point.name: point for point in sorted(metadata.entry_points(group=ENTRY_POINT_GROUP))}
+    for name in sorted(points.keys() & _own_names()):
+        warnings.warn(f"the commands of {points[name].value} are left out: {name} is a command of Palestra's own", stacklevel=2)
+        del points[name]
+    return points
 
 
 def _summary(place: str) -> str:
@@ -169,12 +204,12 @@ def _nothing() -> None:
 
 def _imported(place: str) -> Any:
     module, _, name = place.partition(":")
-    return getattr(import_uninterrupted(f"palestra.cli.{module}"), name)
+    return getattr(import_uninterrupted(module if "." in module else f"palestra.cli.{module}"), name)
 
 
 @functools.cache
-def _group(place: str, way_out: str) -> typer.Typer:
-    group: typer.Typer = _imported(place)
+def _group(group: typer.Typer, way_out: str) -> typer.Typer:
+    """Return ``group``, whose commands print ``way_out`` after Ctrl-C. Cached, so that none of them is wrapped twice."""
     for command in group.registered_commands:
         if command.callback is not None:
             command.callback = _interruptible(command.callback, way_out)

@@ -27,10 +27,22 @@ from palestra.sandbox.layers import Entry, NewFile, copy_of, move_away, names_in
 from palestra.sandbox.procfs import read
 from palestra.sandbox.profile import require_boxes
 from palestra.sandbox.screen import clean
-from palestra.sandbox.shell_box import ShellBox, ShellPool
-from palestra.sandbox.shell_profile import HOME, NEXT, SHELL_LIMITS, ShellProfile
+from palestra.sandbox.shell_box import LayerFull, ShellBox, ShellPool
+from palestra.sandbox.shell_profile import ENVIRONMENT, HOME, NEXT, SHELL_LIMITS, ShellProfile
 
-__all__ = ["HOME", "SHELL_LIMITS", "NewFile", "Shell", "ShellOutcome", "ShellProcess", "Shells", "shared_shells"]
+__all__ = [
+    "ENVIRONMENT",
+    "HOME",
+    "MOST_COMMAND_BYTES",
+    "SHELL_LIMITS",
+    "LayerFull",
+    "NewFile",
+    "Shell",
+    "ShellOutcome",
+    "ShellProcess",
+    "Shells",
+    "shared_shells",
+]
 
 MOST_COMMAND_BYTES = 60_000
 """Bytes of the longest command: it has to fit into a pipe."""

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from palestra.authoring.changes import Change, changes
+from palestra.authoring.changes import Difference, changes
 from palestra.authoring.function_calls import Schema
 from palestra.trajectory import ToolCall
 from palestra.worlds.bfcl.package import api_class, api_schemas
@@ -89,7 +89,7 @@ class Apis:
         except RecursionError:  # a folder that was copied into itself
             return False
 
-    def changed(self) -> Iterator[Change]:
+    def changed(self) -> Iterator[Difference]:
         """Return what the calls have changed in the public attributes of all objects."""
         return changes(Apis(self._row)._state(), self._state())
 

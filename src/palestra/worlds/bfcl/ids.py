@@ -1,7 +1,6 @@
 """The ids ``tools:bfcl-…``, one per category of the leaderboard's multi-turn tasks."""
 
 from palestra.registry import register
-from palestra.worlds.bfcl.package import CATEGORIES, read_tasks
 from palestra.worlds.bfcl.wheels import BFCL
 
 _ABOUT = {
@@ -12,13 +11,13 @@ _ABOUT = {
 }
 
 
-for category in CATEGORIES:
+for category, about in _ABOUT.items():
     register(
         f"tools:bfcl-{category.replace('_', '-')}",
         "palestra.worlds.bfcl.dialogue:FunctionDialogue",
         kwargs={"category": category},
         tags={"tools", "multi-turn", "data"},
         needs=[BFCL.need()],
-        description=_ABOUT[category],
-        rows=read_tasks,
+        description=about,
+        rows="palestra.worlds.bfcl.package:read_tasks",
     )

@@ -17,12 +17,12 @@ from typing import Any
 from palestra.core import AsyncEnv, Step
 from palestra.errors import UsageError
 from palestra.grading import exact_match, first_stated_answer
-from palestra.tools.forms import CallForm, find_calls
+from palestra.tools import CallForm, find_calls
 from palestra.trajectory import Content, Task, ToolCall, text_of
 from palestra.trajectory.calls import parse_results
 from palestra.worlds.deepsearch.graph import Question, Relation, fact_in
 from palestra.worlds.deepsearch.index import World, invented, real, search_tool
-from palestra.wrappers.use_tools import ToolRules, UseTools
+from palestra.wrappers import ToolRules, UseTools
 
 __all__ = ["DeepSearch"]
 

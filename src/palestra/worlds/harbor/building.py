@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from palestra.errors import EnvError, Unsupported
-from palestra.sandbox.contract import Limits
+from palestra.sandbox import Limits
 from palestra.sandbox.layers import SAVED, NewFile, files_of
 from palestra.sandbox.roots import Root, RootCache, drafted
 from palestra.sandbox.shell import Shell, Shells

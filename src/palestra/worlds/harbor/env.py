@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 from palestra.core import Step
 from palestra.errors import EnvError, GraderError, InfrastructureError, MissingData, Unsupported, UsageError
 from palestra.foundation.home import home_folder
-from palestra.registry.specs import parse_options
-from palestra.sandbox.contract import MIB, Limits
+from palestra.registry import parse_options
+from palestra.sandbox import Limits
 from palestra.sandbox.layers import files_of
 from palestra.sandbox.roots import Root, RootCache
-from palestra.sandbox.shell import Shell, Shells, shared_shells
-from palestra.sandbox.shell_box import LayerFull
+from palestra.sandbox.shell import LayerFull, Shell, Shells, shared_shells
 from palestra.trajectory import Task
 from palestra.worlds.harbor.building import Built, build
 from palestra.worlds.harbor.classes import HOST, classify, images_of, is_root, recipe_of, relative_entry
@@ -39,6 +38,7 @@ from palestra.worlds.terminal.turns import HOW, ShellEnv
 __all__ = ["Harbor", "harbor_cache", "limits_of"]
 
 _HOST_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_MIB = 2**20
 _MEMORY_MB, _STORAGE_MB = 2048, 512
 _LOOKS, _LOOK_SECONDS = 5, 0.02
 _SHOWN = 100
@@ -56,15 +56,15 @@ def limits_of(environment: Environment) -> Limits:
     Raises:
         Unsupported: The task asks for more memory than this machine has.
     """
-    memory = (environment.memory_in_mb or _MEMORY_MB) * MIB
+    memory = (environment.memory_in_mb or _MEMORY_MB) * _MIB
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if memory > machine:
-        raise Unsupported(f"the task asks for {memory // MIB} MiB of memory, and this machine has {machine // MIB}")
-    disk = min(environment.storage_in_mb or _STORAGE_MB, _STORAGE_MB) * MIB
+        raise Unsupported(f"the task asks for {memory // _MIB} MiB of memory, and this machine has {machine // _MIB}")
+    disk = min(environment.storage_in_mb or _STORAGE_MB, _STORAGE_MB) * _MIB
     return Limits(
         wall_seconds=60.0,
         session_cpu_seconds=3600,
-        process_memory=max(memory, 1024 * MIB),
+        process_memory=max(memory, 1024 * _MIB),
         total_memory=memory + disk,
         file_bytes=disk,
         disk_bytes=disk,

@@ -17,7 +17,7 @@ from pathlib import Path
 from palestra.errors import UsageError
 from palestra.registry import make
 from palestra.sandbox.layers import NewFile
-from palestra.sandbox.shell_profile import ENVIRONMENT
+from palestra.sandbox.shell import ENVIRONMENT
 from palestra.trajectory import Task
 from palestra.worlds.terminal.env import Terminal
 from palestra.worlds.terminal.grading import Modes, Workers, to_data

@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from palestra.durable.files import write_whole
+from palestra.durable import write_whole
 from palestra.errors import UsageError
 from palestra.foundation.home import home_folder
 from palestra.worlds.science.shared import SharedState

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from palestra.errors import EnvError, InfrastructureError, MissingExtra
-from palestra.foundation.installation import how_to_install
 from palestra.foundation.references import search_path
 from palestra.foundation.sharing import SharedPerLoop
-from palestra.registry.specs import is_importable
+from palestra.registry import Need
 from palestra.worlds.web.sites.calling import Answer, Asked
 from palestra.worlds.web.sites.contract import Site
 from palestra.worlds.web.sites.frames import SIZES, Frame, encode
@@ -31,6 +30,7 @@ __all__ = ["Box", "Boxes", "shared_boxes"]
 
 START_SECONDS = 120.0
 ANSWER_SECONDS = 60.0
+_TIME_MACHINE = Need(label="time-machine", module="time_machine", extra="sites")
 _MOST_WORDS = 2000
 """Characters of what a process wrote before its end that are shown."""
 _PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
@@ -166,8 +166,8 @@ class Boxes:
             return self._warm
 
     async def _start(self) -> _Wire:
-        if not is_importable("time_machine"):
-            raise MissingExtra(f"sites need the package time-machine: {how_to_install('sites')}")
+        if not _TIME_MACHINE.met():
+            raise MissingExtra(f"sites need the package time-machine: {_TIME_MACHINE.remedy}")
         if self._home is None:
             self._home = Path(tempfile.mkdtemp(prefix="palestra-site-"))
             self._server = await asyncio.start_unix_server(self._met, str(self._home / "socket"))

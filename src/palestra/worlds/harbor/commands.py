@@ -8,10 +8,8 @@ from pathlib import Path
 import msgspec
 import typer
 
-from palestra.cli.results import JSON, show
+from palestra.authoring.commands import JSON, show, tell
 from palestra.errors import EpisodeError, SchemaError, Unsupported, UsageError
-from palestra.foundation.encoding import encode_json
-from palestra.foundation.terminal import terminal_safe
 from palestra.sandbox.roots import RootCache
 from palestra.worlds.harbor.building import build
 from palestra.worlds.harbor.check import CheckSettings, TaskReport, check_tasks
@@ -51,9 +49,9 @@ def check_command(
         if as_json:
             typer.echo(msgspec.json.encode({**msgspec.to_builtins(report), "ok": report.ok}).decode())
         else:
-            typer.echo(terminal_safe(_row(report)))
+            tell(_row(report))
             for line in _details(report):
-                typer.echo(f"    {terminal_safe(line)}")
+                tell(f"    {line}")
     if not as_json:
         typer.echo(_summary(reports))
     if not all(report.ok for report in reports):
@@ -63,7 +61,7 @@ def check_command(
 def _row(report: TaskReport) -> str:
     shown = {"solution": report.oracle, "nothing": report.nop}
     scores = " ".join(f"{name} {'-' if value is None else f'{value:g}'}" for name, value in shown.items())
-    run = all(one.status != "not run" or one.check != "class" for one in report.findings)
+    run = all(finding.status != "not run" or finding.check != "class" for finding in report.findings)
     verdict = "FAILED" if not report.ok else "ok" if run else "not run"
     return (
         f"{report.task:<32} class {report.kind or '-'}  {scores}  {report.seconds:.1f} s  {report.megabytes:.1f} MB  {verdict}"
@@ -72,15 +70,17 @@ def _row(report: TaskReport) -> str:
 
 def _details(report: TaskReport) -> list[str]:
     order = ("fail", "hole", "not run", "note")
-    found = sorted((one for one in report.findings if one.status in order), key=lambda one: order.index(one.status))
-    return [f"{one.status}: {one.check}: {one.detail}" for one in found]
+    shown = sorted(
+        (finding for finding in report.findings if finding.status in order), key=lambda finding: order.index(finding.status)
+    )
+    return [f"{finding.status}: {finding.check}: {finding.detail}" for finding in shown]
 
 
 def _summary(reports: list[TaskReport]) -> str:
     kinds = Counter(report.kind for report in reports)
     classes = ", ".join(f"{count} of class {kind}" if kind else f"{count} unreadable" for kind, count in sorted(kinds.items()))
     failed = sum(not report.ok for report in reports)
-    holes = sum(one.status == "hole" for report in reports for one in report.findings)
+    holes = sum(finding.status == "hole" for report in reports for finding in report.findings)
     return f"{len(reports)} tasks ({classes}): {failed} failed, {holes} holes"
 
 
@@ -105,7 +105,7 @@ def export_command(
     as_json: bool = JSON,
 ) -> None:
     """Write terminal tasks as Harbor folders. Their verifiers grade as the environment does, and need no Palestra."""
-    made = [str(place) for place in export_tasks(env, folder, range(seed, seed + count), image)]
+    made = [str(task) for task in export_tasks(env, folder, range(seed, seed + count), image)]
     show(as_json, {"folders": made}, "\n".join(made))
 
 
@@ -138,32 +138,33 @@ def build_command(
     Dockerfiles run in a box without network. --trust lets docker or podman run them with a network, outside of the box.
     """
     cache = harbor_cache()
-    tell = _nothing if as_json else _tell
+    say = _nothing if as_json else tell
     for text in host:
         cache.use_host(text)
-        tell(f"{text}: this machine's /usr")
+        say(f"{text}: this machine's /usr")
     images = {}
     for text in image:
         name, archive = _pair(text, "--image")
-        tell(f"{name}: unpacking {archive}")
+        say(f"{name}: unpacking {archive}")
         images[name] = cache.add_archive(name, Path(archive))
-        tell(f"{name}: {images[name][:12]}")
+        say(f"{name}: {images[name][:12]}")
     for text in debian:
         name, suite = _pair(text, "--debian")
-        tell(f"{name}: mmdebstrap {suite}, which takes a few minutes")
+        say(f"{name}: mmdebstrap {suite}, which takes a few minutes")
         images[name] = cache.add_debian(name, suite, package)
-        tell(f"{name}: {images[name][:12]}")
+        say(f"{name}: {images[name][:12]}")
     tasks, failed = [], 0
-    for place in find_tasks(folder) if folder else ():
+    for path in find_tasks(folder) if folder else ():
         try:
-            line, right = _build_one(cache, read_task(place), trust, tell)
+            line, ready = _build_task(cache, read_task(path), trust, say)
         except SchemaError as error:
-            line, right = str(error), False
-        tell(line)
-        tasks.append({"task": str(place), "ready": right, "about": line})
-        failed += not right
+            line, ready = str(error), False
+        say(line)
+        tasks.append({"task": str(path), "ready": ready, "about": line})
+        if not ready:
+            failed += 1
     if as_json:
-        typer.echo(encode_json({"images": images, "tasks": tasks}).decode())
+        show(True, {"images": images, "tasks": tasks}, "")
     if failed:
         raise typer.Exit(1)
 
@@ -175,25 +176,22 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     return name, value
 
 
-def _tell(line: str) -> None:
-    typer.echo(terminal_safe(line))
-
-
 def _nothing(line: str) -> None:
     """Print nothing: the output is one JSON document."""
 
 
-def _build_one(cache: RootCache, task: HarborTask, trust: bool, tell: Callable[[str], None]) -> tuple[str, bool]:
+def _build_task(cache: RootCache, task: HarborTask, trust: bool, say: Callable[[str], None]) -> tuple[str, bool]:
     """Build the environments of the agent and of separate verifiers. Return a line about it, and whether all are built."""
     placement = classify(task, cache.images(), cache.find)
     made = []
     try:
         if placement.kind == 2 and trust:
-            unready = [one for one in task.environments.values() if environment_reasons(*one, cache.images())]
+            environments = task.environments.values()
+            unready = [pair for pair in environments if environment_reasons(*pair, cache.images())]
             program = container_program()
-            for one in unready:
-                tell(f"{task.name}: {Path(program).name} builds {one[0].name}")
-                made.append(prepare(cache, *one, program)[:12])
+            for context, environment in unready:
+                say(f"{task.name}: {Path(program).name} builds {context.name}")
+                made.append(prepare(cache, context, environment, program)[:12])
             placement = classify(task, cache.images(), cache.find)
         if placement.kind > 1:
             return f"{task.name}: class {placement.kind}: {placement.because}", False
@@ -201,7 +199,7 @@ def _build_one(cache: RootCache, task: HarborTask, trust: bool, tell: Callable[[
             root = cache.find(recipe_of(context, environment).image)
             if root is not None and cache.find(identity) is None:  # else docker has built it
                 recipe = recipe_of(context, environment, root)
-                tell(f"{task.name}: {context.name}, {len(recipe.steps)} steps in a box")
+                say(f"{task.name}: {context.name}, {len(recipe.steps)} steps in a box")
                 users = has_users(task, recipe)
                 asyncio.run(build(cache, context, environment, root, limits_of(environment), users=users))
     except (EpisodeError, Unsupported) as error:
