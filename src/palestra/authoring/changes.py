@@ -20,7 +20,7 @@ _MISSING = object()
 class Difference(NamedTuple):
     """A value that differs."""
 
-    place: str
+    path: str
     """The keys that lead to it, with dots between them."""
     before: str
     """Empty if there was none."""
@@ -28,15 +28,15 @@ class Difference(NamedTuple):
     """Empty if there is none any more."""
 
 
-def changes(before: Any, after: Any, place: tuple[str, ...] = ()) -> Iterator[Difference]:
+def changes(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator[Difference]:
     """Yield what differs between two values of dictionaries, lists and plain values."""
     same_kind = isinstance(before, Mapping) == isinstance(after, Mapping)
     old, new = _parts(before), _parts(after)
-    if same_kind and old is not None and new is not None and len(place) < _DEEPEST:
+    if same_kind and old is not None and new is not None and len(path) < _DEEPEST:
         for key in old | new:
-            yield from changes(old.get(key, _MISSING), new.get(key, _MISSING), (*place, str(key)))
+            yield from changes(old.get(key, _MISSING), new.get(key, _MISSING), (*path, str(key)))
     elif before != after:
-        yield Difference(".".join(place), _shown(before), _shown(after))
+        yield Difference(".".join(path), _shown(before), _shown(after))
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:
@@ -50,10 +50,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def drawn_changes(title: str, made: Iterable[tuple[str, Mapping[str, Any]]], found: Iterator[Difference]) -> str:
+def drawn_changes(title: str, made: Iterable[tuple[str, Mapping[str, Any]]], differences: Iterator[Difference]) -> str:
     """Return a title, the calls that were made (names and arguments), and what they have changed."""
     calls = "".join(f"<div>{number}. {escape(_call(*call))}</div>" for number, call in enumerate(made, 1))
-    shown = list(islice(found, _MOST_SHOWN + 1))
+    shown = list(islice(differences, _MOST_SHOWN + 1))
     rows = "".join(map(_row, shown[:_MOST_SHOWN])) or f'<div style="color:{_QUIET}">Nothing has changed.</div>'
     more = f'<div style="color:{_QUIET}">and more</div>' if len(shown) > _MOST_SHOWN else ""
     return (
@@ -69,4 +69,4 @@ def _call(name: str, arguments: Mapping[str, Any]) -> str:
 def _row(change: Difference) -> str:
     old = f' <span style="color:{_OLD}">− {escape(change.before)}</span>' if change.before else ""
     new = f' <span style="color:{_NEW}">+ {escape(change.after)}</span>' if change.after else ""
-    return f"<div>{escape(change.place)}{old}{new}</div>"
+    return f"<div>{escape(change.path)}{old}{new}</div>"

@@ -35,11 +35,11 @@ def describe(schemas: Iterable[Schema]) -> str:
 
 def read_calls(action: str) -> Sequence[ToolCall | BadCall]:
     """Return the calls in ``action``, good and bad; none if the action is an answer."""
-    found = find_calls(action)
-    if len(found) <= CALLS_PER_MESSAGE:
-        return found
-    refused = f"one message may contain {CALLS_PER_MESSAGE} calls; {len(found) - CALLS_PER_MESSAGE} more were not made."
-    return [*found[:CALLS_PER_MESSAGE], BadCall("", refused)]
+    calls = find_calls(action)
+    if len(calls) <= CALLS_PER_MESSAGE:
+        return calls
+    refused = f"one message may contain {CALLS_PER_MESSAGE} calls; {len(calls) - CALLS_PER_MESSAGE} more were not made."
+    return [*calls[:CALLS_PER_MESSAGE], BadCall("", refused)]
 
 
 def refusal(call: ToolCall | BadCall, schemas: Mapping[str, Schema]) -> str:

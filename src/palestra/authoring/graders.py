@@ -75,10 +75,10 @@ _LONGEST = 1000
 
 def number_in(text: str) -> Fraction | None:
     """Return the last number in ``text``: ``42``, ``-1,234.5``, ``1e6``, ``3/4``; ``None`` if there is none."""
-    found = _NUMBER.findall(text)
-    if not found or len(found[-1]) > _LONGEST:
+    numbers = _NUMBER.findall(text)
+    if not numbers or len(numbers[-1]) > _LONGEST:
         return None
-    above, _, below = found[-1].replace(",", "").replace("−", "-").partition("/")
+    above, _, below = numbers[-1].replace(",", "").replace("−", "-").partition("/")
     return Fraction(above.strip()) / Fraction(below.strip() or 1)
 
 
@@ -98,11 +98,11 @@ class NumberGrader(Grader):
 
     async def grade(self, reply: str, row: Row) -> Grade:
         boxed = last_boxed(reply)
-        said, meant = number_in(reply if boxed is None else boxed), number_in(str(row["answer"]))
+        stated, meant = number_in(reply if boxed is None else boxed), number_in(str(row["answer"]))
         assert meant is not None
-        if said is None:
+        if stated is None:
             return Grade(0.0, False, format_error=True)
-        right = abs(said - meant) <= min(_TOLERANCE * max(Fraction(1), abs(meant)), _ROUNDING * abs(meant))
+        right = abs(stated - meant) <= min(_TOLERANCE * max(Fraction(1), abs(meant)), _ROUNDING * abs(meant))
         return Grade(float(right), right)
 
     def solution(self, row: Row) -> str | None:
@@ -142,14 +142,14 @@ class ChoiceGrader(Grader):
         return "\n".join([super().question(row), *shown])
 
     async def grade(self, reply: str, row: Row) -> Grade:
-        said = last_boxed(reply)
-        said = last_answer(reply) if said is None else said
-        if said is None and len(reply.strip(" .()\n")) == 1:
-            said = reply
+        stated = last_boxed(reply)
+        stated = last_answer(reply) if stated is None else stated
+        if stated is None and len(reply.strip(" .()\n")) == 1:
+            stated = reply
         choices = _choices(row)
-        letter = None if said is None else _bare_letter(said, choices) or _letter(said, choices)
+        letter = None if stated is None else _bare_letter(stated, choices) or _letter(stated, choices)
         if letter is None:
-            return Grade(0.0, False, format_error=said is None)
+            return Grade(0.0, False, format_error=stated is None)
         right = letter == _letter(row["answer"], choices)
         return Grade(float(right), right)
 
@@ -186,9 +186,9 @@ def _letter(answer: Any, choices: list[str]) -> str | None:
     if too_long(text, choices):
         return None
     normalized = normalize(text)
-    for place, choice in enumerate(choices):
+    for position, choice in enumerate(choices):
         if normalize(choice) == normalized:
-            return _LETTERS[place]
+            return _LETTERS[position]
     if text.isdecimal() and len(text) <= 2 and int(text) < len(choices):
         return _LETTERS[int(text)]
     return _bare_letter(text, choices)

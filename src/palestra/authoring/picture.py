@@ -68,10 +68,10 @@ def _kind_of(text: str) -> str:
 def rows_of(view: str) -> list[Row]:
     """Return the rows of a board written as text: lines of short words become tiles, all others stay text."""
     rows = [_row(line) for line in view.splitlines() if not _RULED.fullmatch(line)]
-    for place, row in enumerate(rows):
+    for line, row in enumerate(rows):
         if _is_count(row, 0):  # column numbers of a grid whose rows are numbered as well
-            rows[place] = [Tile("", "label"), *_labels(row)]
-            rows[place + 1 :] = [[*_labels(below[:1]), *below[1:]] for below in rows[place + 1 :] if not isinstance(below, str)]
+            rows[line] = [Tile("", "label"), *_labels(row)]
+            rows[line + 1 :] = [[*_labels(below[:1]), *below[1:]] for below in rows[line + 1 :] if not isinstance(below, str)]
             break
     if rows and _is_count(rows[-1], 1):
         rows[-1] = _labels(rows[-1])
@@ -98,7 +98,7 @@ def _is_count(row: Row, start: int) -> bool:
     """Whether a row numbers the columns from ``start`` on."""
     if isinstance(row, str) or len(row) < _FEWEST_COLUMNS:
         return False
-    return [tile.text for tile in row] == [str(start + place) for place in range(len(row))]
+    return [tile.text for tile in row] == [str(start + column) for column in range(len(row))]
 
 
 def _labels(row: Row) -> list[Tile]:

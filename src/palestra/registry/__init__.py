@@ -124,10 +124,10 @@ def register(
         raise UsageError(f'"{id}" has no level "{default}" to be its default; there are {list(levels)}')
     ordered = (default, *(level for level in levels if level != default))
     for level in ordered:
-        own = replace(base, id=f"{id}-{level}", kwargs={**base.kwargs, **levels[level]}, level=level, levels=ordered)
-        _add(_with_turns(own))
+        of_level = replace(base, id=f"{id}-{level}", kwargs={**base.kwargs, **levels[level]}, level=level, levels=ordered)
+        _add(_with_turns(of_level))
         if level == default:
-            _add(_with_turns(replace(own, id=id)))
+            _add(_with_turns(replace(of_level, id=id)))
 
 
 def register_scheme(scheme: str, entry: str, *, whole: bool = False, **details: Any) -> None:
@@ -168,16 +168,16 @@ def _with_turns(spec: EnvSpec) -> EnvSpec:
 
 
 def _add(spec: EnvSpec) -> None:
-    known = _specs.get(spec.id)
-    if known is not None and known != spec:
-        raise UsageError(f'"{spec.id}" is registered already, as {known.entry}; unregister it first')
+    earlier = _specs.get(spec.id)
+    if earlier is not None and earlier != spec:
+        raise UsageError(f'"{spec.id}" is registered already, as {earlier.entry}; unregister it first')
     _specs[spec.id] = spec
 
 
 def unregister(id: str) -> None:
     """Remove ``id`` and its levels."""
-    known = spec(id)
-    for name in [id, *(f"{id}-{level}" for level in known.levels)]:
+    env_spec = spec(id)
+    for name in [id, *(f"{id}-{level}" for level in env_spec.levels)]:
         _specs.pop(name, None)
 
 
@@ -244,18 +244,18 @@ def list_envs(pattern: str = "*") -> list[EnvSpec]:
 
     Example::
 
-        [known.id for known in palestra.list_envs("game:*-easy")]
+        [spec.id for spec in palestra.list_envs("game:*-easy")]
     """
     _load_all()
     if not is_pattern(pattern):
         pattern = f"{pattern}:*" if _is_namespace(pattern) else f"*{pattern}*"
-    return sorted((known for known in _specs.values() if fnmatchcase(known.id, pattern)), key=lambda known: known.id)
+    return [env_spec for id, env_spec in sorted(_specs.items()) if fnmatchcase(id, pattern)]
 
 
 def print_envs(pattern: str = "*") -> None:
     """Print every registered id that matches ``pattern``, as ``list_envs`` finds them, with its description."""
-    for known in list_envs(pattern):
-        print(f"{known.id}  {known.description}".rstrip())
+    for env_spec in list_envs(pattern):
+        print(f"{env_spec.id}  {env_spec.description}".rstrip())
 
 
 def make(id: str, *, wrappers: Sequence[str | WrapperFactory] = (), **kwargs: Any) -> Guarded:
@@ -280,11 +280,13 @@ def make(id: str, *, wrappers: Sequence[str | WrapperFactory] = (), **kwargs: An
             observation, info = env.reset(seed=0)
             observation, reward, terminated, truncated, info = env.step(r"\boxed{25}")
     """
-    known = spec(id)
-    env = _call(known, known.factory(kwargs), kwargs)
-    if isinstance(env, Env) and not known.wrappers and not wrappers:
-        return Guarded(_limited(known, env, kwargs), known.id)
-    return Guarded(Blocking(_wrapped(_with_own_wrappers(known, _view(known, env, kwargs), kwargs), wrappers)), known.id)
+    env_spec = spec(id)
+    env = _call(env_spec, env_spec.factory(kwargs), kwargs)
+    if isinstance(env, Env) and not env_spec.wrappers and not wrappers:
+        return Guarded(_limited(env_spec, env, kwargs), env_spec.id)
+    return Guarded(
+        Blocking(_wrapped(_with_own_wrappers(env_spec, _view(env_spec, env, kwargs), kwargs), wrappers)), env_spec.id
+    )
 
 
 def make_async(id: str, *, wrappers: Sequence[str | WrapperFactory] = (), **kwargs: Any) -> AsyncEnv:
@@ -306,80 +308,84 @@ def make_async(id: str, *, wrappers: Sequence[str | WrapperFactory] = (), **kwar
     return _wrapped(build(spec(id), kwargs), wrappers)
 
 
-def build(known: EnvSpec, kwargs: Mapping[str, Any], *, isolate: bool = False) -> AsyncEnv:
-    """Build what ``known`` names as an async environment, with its wrappers and turn limit.
+def build(env_spec: EnvSpec, kwargs: Mapping[str, Any], *, isolate: bool = False) -> AsyncEnv:
+    """Build what ``env_spec`` names as an async environment, with its wrappers and turn limit.
 
     ``isolate`` runs a plain environment in a worker process, whatever its class says.
     """
-    factory = known.factory(kwargs)
+    factory = env_spec.factory(kwargs)
     if isinstance(factory, type) and issubclass(factory, Env) and (factory.blocking or isolate):
         from palestra.adapters.workers import InWorker  # needs asyncio, which "import palestra" does without
 
-        merged = {**known.kwargs, **kwargs}
-        if wrong := _wrong_options(known, factory, merged):  # here, and not as a failure of every episode
+        merged = {**env_spec.kwargs, **kwargs}
+        if wrong := _wrong_options(env_spec, factory, merged):  # here, and not as a failure of every episode
             raise UsageError(wrong)
-        named = [need.variable for need in known.needs if need.variable]
-        turns = _inner_turns(known, kwargs)
-        env: AsyncEnv = InWorker(known.reference(), merged, factory, max_turns=turns, variables=named)
-        return _with_own_wrappers(known, env, kwargs)
-    built = _call(known, factory, kwargs)
+        named = [need.variable for need in env_spec.needs if need.variable]
+        turns = _inner_turns(env_spec, kwargs)
+        env: AsyncEnv = InWorker(env_spec.reference(), merged, factory, max_turns=turns, variables=named)
+        return _with_own_wrappers(env_spec, env, kwargs)
+    built = _call(env_spec, factory, kwargs)
     if isinstance(built, Env) and built.blocking:
-        raise UsageError(f'"{known.id}" built a blocking {type(built).__name__}; register the class, which a worker can build')
-    return _with_own_wrappers(known, _view(known, built, kwargs), kwargs)
+        raise UsageError(
+            f'"{env_spec.id}" built a blocking {type(built).__name__}; register the class, which a worker can build'
+        )
+    return _with_own_wrappers(env_spec, _view(env_spec, built, kwargs), kwargs)
 
 
-def _view(known: EnvSpec, env: Env | AsyncEnv, kwargs: Mapping[str, Any]) -> AsyncEnv:
+def _view(env_spec: EnvSpec, env: Env | AsyncEnv, kwargs: Mapping[str, Any]) -> AsyncEnv:
     if isinstance(env, AsyncEnv):
-        return AsyncLimited(env, _inner_turns(known, kwargs))
-    return Direct(_limited(known, env, kwargs))
+        return AsyncLimited(env, _inner_turns(env_spec, kwargs))
+    return Direct(_limited(env_spec, env, kwargs))
 
 
-def _limited(known: EnvSpec, env: Env, kwargs: Mapping[str, Any]) -> Env:
+def _limited(env_spec: EnvSpec, env: Env, kwargs: Mapping[str, Any]) -> Env:
     """Return ``env`` with its turn limit, or as it is if it counts its turns itself."""
-    own = env.counts_turns and (_inner_turns(known, kwargs) is None or "max_turns" in {**known.kwargs, **kwargs})
-    return env if own else Limited(env, _inner_turns(known, kwargs))
+    counts_itself = env.counts_turns and (
+        _inner_turns(env_spec, kwargs) is None or "max_turns" in {**env_spec.kwargs, **kwargs}
+    )
+    return env if counts_itself else Limited(env, _inner_turns(env_spec, kwargs))
 
 
-def _with_own_wrappers(known: EnvSpec, env: AsyncEnv, kwargs: Mapping[str, Any]) -> AsyncEnv:
-    turns = _turns(known, kwargs)
-    wrapped = _wrapped(env, known.wrappers)
-    return TurnLimit(wrapped, turns) if known.wrappers and turns is not None else wrapped
+def _with_own_wrappers(env_spec: EnvSpec, env: AsyncEnv, kwargs: Mapping[str, Any]) -> AsyncEnv:
+    turns = _turns(env_spec, kwargs)
+    wrapped = _wrapped(env, env_spec.wrappers)
+    return TurnLimit(wrapped, turns) if env_spec.wrappers and turns is not None else wrapped
 
 
-def _inner_turns(known: EnvSpec, kwargs: Mapping[str, Any]) -> int | None:
+def _inner_turns(env_spec: EnvSpec, kwargs: Mapping[str, Any]) -> int | None:
     """Return the registered limit if it counts the environment's own steps. With wrappers it counts the agent's turns."""
-    return None if known.wrappers else _turns(known, kwargs)
+    return None if env_spec.wrappers else _turns(env_spec, kwargs)
 
 
-def _turns(known: EnvSpec, kwargs: Mapping[str, Any]) -> int | None:
-    turns: int | None = kwargs.get("max_turns", known.max_turns)
+def _turns(env_spec: EnvSpec, kwargs: Mapping[str, Any]) -> int | None:
+    turns: int | None = kwargs.get("max_turns", env_spec.max_turns)
     return turns
 
 
 def _wrapped(env: AsyncEnv, wrappers: Iterable[str | WrapperFactory]) -> AsyncEnv:
-    for wrap in wrappers:
+    for wrapper in wrappers:
         # By its name, because wrappers stand above the registry.
-        found: WrapperFactory = resolve("palestra.wrappers:named_wrapper")(wrap) if isinstance(wrap, str) else wrap
-        if not callable(found):
-            raise UsageError(f"wrappers holds {found!r:.80}, expected the class or the name of a wrapper")
-        env = found(env)
+        wrap: WrapperFactory = resolve("palestra.wrappers:named_wrapper")(wrapper) if isinstance(wrapper, str) else wrapper
+        if not callable(wrap):
+            raise UsageError(f"wrappers holds {wrap!r:.80}, expected the class or the name of a wrapper")
+        env = wrap(env)
     return env
 
 
-def _call(known: EnvSpec, factory: EnvFactory, kwargs: Mapping[str, Any]) -> Env | AsyncEnv:
-    keywords = {**known.kwargs, **kwargs}
+def _call(env_spec: EnvSpec, factory: EnvFactory, kwargs: Mapping[str, Any]) -> Env | AsyncEnv:
+    keywords = {**env_spec.kwargs, **kwargs}
     try:
         env = unblocked(factory(**keywords))
     except TypeError as error:
-        if wrong := _wrong_options(known, factory, keywords):
+        if wrong := _wrong_options(env_spec, factory, keywords):
             raise UsageError(wrong) from error
         raise
     if not isinstance(env, Env | AsyncEnv):
-        raise UsageError(f'"{known.id}" built a {type(env).__name__}, which is neither an Env nor an AsyncEnv')
+        raise UsageError(f'"{env_spec.id}" built a {type(env).__name__}, which is neither an Env nor an AsyncEnv')
     return env
 
 
-def _wrong_options(known: EnvSpec, factory: EnvFactory, keywords: Mapping[str, Any]) -> str:
+def _wrong_options(env_spec: EnvSpec, factory: EnvFactory, keywords: Mapping[str, Any]) -> str:
     """Return what is wrong with the keyword arguments of a class, and which it takes; empty if they fit."""
     import difflib
     import inspect
@@ -398,7 +404,7 @@ def _wrong_options(known: EnvSpec, factory: EnvFactory, keywords: Mapping[str, A
         ]
         near = [guess for name in keywords if name not in named for guess in difflib.get_close_matches(name, named, n=1)]
         meant = f' Did you mean "{near[0]}"?' if near else ""
-        return f'"{known.id}": {error}.{meant} Its options are {", ".join(named) or "none"}.'
+        return f'"{env_spec.id}": {error}.{meant} Its options are {", ".join(named) or "none"}.'
     return ""
 
 
@@ -413,7 +419,7 @@ def _is_known(name: str) -> bool:
 
 def _is_namespace(name: str) -> bool:
     # Some namespaces are also modules of the standard library (math, code). The ids come first.
-    return any(known.namespace == name for known in _specs.values())
+    return any(env_spec.namespace == name for env_spec in _specs.values())
 
 
 def _unknown(id: str) -> str:

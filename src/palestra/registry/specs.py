@@ -142,17 +142,17 @@ class EnvSpec:
             first, *others = missing
             also = "".join(f" (and {need.label}: not found)" for need in others)
             raise MissingExtra(f'"{self.id}" needs {first.label}: {first.remedy}{also}')
-        found = resolve(self.entry) if isinstance(self.entry, str) else self.entry
-        if not callable(found):
+        factory = resolve(self.entry) if isinstance(self.entry, str) else self.entry
+        if not callable(factory):
             raise UsageError(f'"{self.id}" names {self.entry}, which is not a class or function')
-        return found
+        return factory
 
     def read_rows(self) -> TaskRows | None:
         """Return the rows of a finite environment; ``None`` if its tasks never end."""
         if not self.rows:
             return None
-        found: Callable[..., TaskRows] = resolve(self.rows) if isinstance(self.rows, str) else self.rows
-        return found(**self.kwargs)
+        read: Callable[..., TaskRows] = resolve(self.rows) if isinstance(self.rows, str) else self.rows
+        return read(**self.kwargs)
 
     def reference(self) -> str:
         """Return the name by which another process can find the factory."""
