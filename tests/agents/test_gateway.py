@@ -1,9 +1,12 @@
 """Who may call what, limits, what is kept, metrics, and the socket."""
 
 import asyncio
+import json
 import re
 import threading
-from collections.abc import AsyncIterator
+import urllib.request
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import aiohttp
@@ -19,7 +22,7 @@ from palestra.core import EngineSession, Generation, Sampling
 from palestra.errors import InfrastructureError, UsageError
 from palestra.foundation.encoding import Ints, floats, ints
 from palestra.testing.scripted import ByteRenderer, ScriptedEngine
-from palestra.trajectory import Finish, Tokens
+from palestra.trajectory import Finish, Message, Tokens
 
 STOP = 0
 
@@ -160,6 +163,67 @@ async def test_episodes_that_offer_the_same_tools_at_once_wait_for_one_renderer(
         answers = await asyncio.gather(*asking, return_exceptions=True)
         assert all(isinstance(answer, BaseException) == bool(expected) for answer in answers), answers
     assert len(tried) == 2
+
+
+class Watched(ByteRenderer):
+    """Notes the threads in which prompts are rendered."""
+
+    def __init__(self) -> None:
+        self.threads: set[threading.Thread] = set()
+
+    def first(self, messages: Sequence[Message]) -> Ints:
+        self.threads.add(threading.current_thread())
+        return super().first(messages)
+
+
+def ask_and_wait(episode: OpenEpisode, text: str, tool: str) -> int:
+    """Make a call as agents do that block: the thread waits for the answer."""
+    tools = [{"type": "function", "function": {**ADD, "name": tool}}]
+    body = json.dumps({"messages": [{"role": "user", "content": text}], "tools": tools}).encode()
+    headers = {"authorization": f"Bearer {episode.key}"}
+    request = urllib.request.Request(f"{episode.openai_url}/chat/completions", body, headers)
+    with urllib.request.urlopen(request, timeout=10) as response:
+        return int(response.status)
+
+
+@pytest.mark.parametrize(
+    ("length", "tools"), [(40_000, 1), (1, 8)], ids=["long prompts are rendered", "renderers for new tools are made"]
+)
+async def test_agents_that_fill_the_loop_s_own_threads_are_answered(length: int, tools: int) -> None:
+    renderer = Watched()
+    gateway = Gateway(ScriptedEngine(write), renderer.with_tools)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(4))
+    async with gateway.serving():
+        episodes = [gateway.open() for _ in range(8)]
+        assert await asyncio.to_thread(ask_and_wait, episodes[0], "Hello", "tool0") == 200
+        asking = [
+            asyncio.to_thread(ask_and_wait, episode, "x" * length, f"tool{number % tools}")
+            for number, episode in enumerate(episodes)
+        ]
+        assert await asyncio.gather(*asking) == [200] * 8
+        for episode in episodes:
+            await gateway.close(episode)
+    own = renderer.threads - {threading.current_thread()}
+    assert bool(own) == (length > 1)
+    assert len(own) <= 4
+    for thread in own:  # they end with the server
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+async def test_a_long_episode_ends_while_agents_fill_the_loop_s_own_threads() -> None:
+    gateway = make()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    over = threading.Event()
+    episode = gateway.open()
+    await agent(gateway, episode, "x" * 40_000).ask()
+    blocking = asyncio.ensure_future(asyncio.to_thread(over.wait, 20))
+    try:
+        async with asyncio.timeout(10):
+            assert len((await gateway.close(episode)).calls) == 1
+    finally:
+        over.set()
+        await blocking
 
 
 async def test_parameters_without_effect_are_counted() -> None:

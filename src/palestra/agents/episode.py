@@ -14,7 +14,7 @@ parallel sub-agents samples the same tokens in every run.
 **Memory.** What a call makes the episode keep is counted against its ``memory`` before the call is sampled, and what a refused
 or failed call brought is not kept. See ``limits``.
 
-**The loop.** Long prompts, and renderers for new sets of tools, are made in a thread, one at a time per episode.
+**The loop.** Long prompts, and renderers for new sets of tools, are made in a thread of the gateway, one at a time per episode.
 
 **The end.** ``seal`` cancels what is being sampled. A later request, or one above the budget, gets a short final text that is
 not recorded, so that the agent's loop ends.
@@ -48,6 +48,7 @@ from palestra.agents.messages import (
     rendered,
 )
 from palestra.agents.recording import Recording, record
+from palestra.agents.threads import GatewayThreads
 from palestra.agents.tooldoor import ToolDoor
 from palestra.core import Engine, EngineSession, Renderer, Sampling
 from palestra.foundation.encoding import Ints, ints
@@ -124,6 +125,7 @@ class AgentEpisode:
         budget: CallBudget | None = None,
         limits: GatewayLimits | None = None,
         within: Holdings | None = None,
+        threads: GatewayThreads | None = None,
     ) -> None:
         self.limits = limits or GatewayLimits()
         self.memory = Holdings.of_episode(self.limits, within)
@@ -156,6 +158,7 @@ class AgentEpisode:
         """Calls that are being answered, those included whose client went away."""
         self._placing = asyncio.Lock()
         """Held from finding the place of a call to entering it, so that calls are entered in the order of their requests."""
+        self._threads = threads or GatewayThreads()
         self._engine = engine
         self._renderers = renderers
         self._rule = rule
@@ -271,7 +274,7 @@ class AgentEpisode:
         """Return what ``render`` makes of ``messages`` behind ``tokens`` tokens, in a thread if that may take long."""
         size = tokens + sum(_PER_MESSAGE + len(one.text) for one in messages)
         size += sum(_PER_MESSAGE + len(call.name) + len(call.arguments) for one in messages for call in one.calls)
-        return render() if size <= _LONG else await asyncio.to_thread(render)
+        return render() if size <= _LONG else await self._threads.run(render)
 
     def _begin(self, request: AgentRequest, place: Place, call: Call, most_tokens: int) -> int:
         """Enter a call, and return the bytes that were counted for it. Raise ``BadRequest`` if they are too many."""
@@ -415,7 +418,7 @@ class AgentEpisode:
         self.memory.correct(-self._kept)
         self._kept = 0
         few = len(self._graph.calls) <= _FEW_CALLS and sum(len(call.prompt) for call in self._graph.calls) <= _LONG
-        recording = record(self._graph) if few else await asyncio.to_thread(record, self._graph)
+        recording = record(self._graph) if few else await self._threads.run(lambda: record(self._graph))
         return msgspec.structs.replace(
             recording,
             replayed=self._replayed,

@@ -40,6 +40,7 @@ from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, Diale
 from palestra.agents.passing import PassedEpisode
 from palestra.agents.recording import Recording
 from palestra.agents.responses import RESPONSES
+from palestra.agents.threads import GatewayThreads
 from palestra.agents.tooldoor import ToolDoor
 from palestra.agents.upstream import Upstream, UpstreamCalls
 from palestra.core import Engine, Renderer
@@ -130,6 +131,7 @@ class Gateway:
         self._reading = asyncio.Lock()
         """Held while a large request is read."""
         self._pending: Counter[str] = Counter()
+        self._threads = GatewayThreads()
 
     @property
     def engine(self) -> Engine:
@@ -152,9 +154,10 @@ class Gateway:
                 budget=budget,
                 limits=self.limits,
                 within=self.memory,
+                threads=self._threads,
             )
             if self._upstream is None
-            else PassedEpisode(self._upstream, budget=budget, limits=self.limits, within=self.memory)
+            else PassedEpisode(self._upstream, budget=budget, limits=self.limits, within=self.memory, threads=self._threads)
         )
         opened = OpenEpisode(key, self.url, record)
         self._episodes[_digest(key)] = opened
@@ -173,6 +176,7 @@ class Gateway:
     def forget(self, episode: OpenEpisode) -> None:
         """Refuse the key of an episode from now on."""
         self._episodes.pop(_digest(episode.key), None)
+        self._close_threads_if_unused()
 
     def __len__(self) -> int:
         return len(self._episodes)
@@ -188,12 +192,18 @@ class Gateway:
                 yield self
             finally:
                 self.url = ""
+                self._close_threads_if_unused()
+
+    def _close_threads_if_unused(self) -> None:
+        # A gateway that is no server but an application in another one has no end: its threads end with its last episode.
+        if not self.url and not self._episodes:
+            self._threads.close()
 
     async def _renderer(self, offered: OfferedTools) -> Renderer:
         making = self._renderers.get(offered.digest)
         if making is None or (making.done() and (making.cancelled() or making.exception() is not None)):
             # A template is tried with the tools, which an agent may choose to be long.
-            making = asyncio.ensure_future(asyncio.to_thread(self._make_renderer, offered.tools))
+            making = asyncio.ensure_future(self._threads.run(lambda: self._make_renderer(offered.tools)))
             making.add_done_callback(lambda done: done.cancelled() or done.exception())  # those who wait hear of a failure
             self._renderers[offered.digest] = making
             if len(self._renderers) > _REMEMBERED:

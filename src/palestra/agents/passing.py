@@ -13,6 +13,7 @@ from palestra.agents.graph import Call, CallRole
 from palestra.agents.holdings import Holdings
 from palestra.agents.limits import GatewayLimits
 from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, OfferedTools, message
+from palestra.agents.threads import GatewayThreads
 from palestra.agents.upstream import UpstreamCalls
 from palestra.core import EngineSession, Renderer
 from palestra.errors import UsageError
@@ -31,9 +32,10 @@ class PassedEpisode(AgentEpisode):
         budget: CallBudget | None = None,
         limits: GatewayLimits | None = None,
         within: Holdings | None = None,
+        threads: GatewayThreads | None = None,
     ) -> None:
         nothing: Any = None  # no engine samples
-        super().__init__(nothing, _no_renderer, SamplingRule(), budget=budget, limits=limits, within=within)
+        super().__init__(nothing, _no_renderer, SamplingRule(), budget=budget, limits=limits, within=within, threads=threads)
         self._upstream = calls
 
     async def _sample(self, request: AgentRequest, role: CallRole | None) -> tuple[AgentReply, Call]:
