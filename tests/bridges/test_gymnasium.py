@@ -109,9 +109,9 @@ def test_what_cannot_be_played_says_why(id: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("id", "rest"),
     [
-        (LAKE, {"skip": ["ends", "oracle-solves", "answer-hidden", "fork"]}),
+        (LAKE, {"skip": ["ends", "oracle-solves", "answer-hidden", "fork", "render"]}),
         # Garbage takes a turn and leaves the pole alone: such an episode ends at the turn limit of Gymnasium.
-        ("gymnasium:CartPole-v1?floor=9.5", {"warn": ["ends"], "skip": ["oracle-solves", "answer-hidden", "fork"]}),
+        ("gymnasium:CartPole-v1?floor=9.5", {"warn": ["ends"], "skip": ["oracle-solves", "answer-hidden", "fork", "render"]}),
     ],
 )
 def test_the_check_passes_and_replays_are_equal(id: str, rest: dict[str, list[str]]) -> None:

@@ -70,6 +70,6 @@ def test_what_cannot_be_played_says_why(rows: str, tmp_path: Path) -> None:
 
 
 def test_the_check_passes(rows: str) -> None:
-    # A row is a task, and the answer is text: there is nothing to draw at random, and no limit of turns is declared.
-    skipped = ["ends", "oracle-solves", "random-plays", "constant-answer", "answer-hidden", "fork", "quick"]
+    # A row is a task, and the answer is text: there is nothing to draw at random, no limit of turns, and no picture.
+    skipped = ["ends", "oracle-solves", "random-plays", "constant-answer", "answer-hidden", "fork", "render", "quick"]
     assert outcome(check_env(f"skyrl:gsm8k?rows={rows}", n=5)) == {"skip": skipped}

@@ -87,4 +87,4 @@ def test_random_actions_do_not_change_the_game() -> None:
 
 @pytest.mark.parametrize("id", [MINES, CROSSES])
 def test_the_check_passes(id: str) -> None:
-    assert outcome(check_env(id, n=5)) == {"skip": ["oracle-solves", "answer-hidden", "fork", "quick"]}
+    assert outcome(check_env(id, n=5)) == {"skip": ["oracle-solves", "answer-hidden", "fork", "render", "quick"]}
