@@ -383,7 +383,7 @@ async def test_a_full_context_is_the_error_that_agents_know(stage: Stage) -> Non
     refused = await agent.send()
     assert refused.status == 400
     assert b"context" in refused.body
-    assert stage.episode.record.overflowed == 1
+    assert stage.episode.record.counts.overflowed == 1
     assert (await stage.end()).calls == ()
 
 

@@ -16,7 +16,7 @@ from tests.agents.test_holdings import ANTHROPIC, CHAT, COUNT, MANY, REFUSED, RE
 from tests.hoarding import MEGABYTE, Child, Watch, check, child, obey, pour, raw, ways
 
 from palestra.agents import Gateway, GatewayLimits, OpenEpisode
-from palestra.agents.rendezvous import Taken
+from palestra.agents.rendezvous import ActionAnswer
 from palestra.agents.tooldoor import ToolDoor
 from palestra.core import EngineSession, Generation, Sampling
 from palestra.foundation.encoding import Ints
@@ -68,8 +68,8 @@ async def _serve(pipe: Any) -> None:
         one = gateway.open()
         episodes.append(one)
 
-        async def take(action: str) -> Taken:
-            return Taken("o" * 50_000, played=True)
+        async def take(action: str) -> ActionAnswer:
+            return ActionAnswer("o" * 50_000, played=True)
 
         one.record.door = ToolDoor(lambda: (), take, lambda: False, one.record.memory, LIMITS.pending)
         return gateway.url, one.key

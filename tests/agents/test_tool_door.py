@@ -16,7 +16,7 @@ from palestra.agents.holdings import CALL, Holdings
 from palestra.agents.limits import GatewayLimits
 from palestra.agents.messages import BadRequest
 from palestra.agents.performing import InProcess
-from palestra.agents.rendezvous import Rendezvous, Taken
+from palestra.agents.rendezvous import ActionAnswer, Rendezvous
 from palestra.agents.tooldoor import ToolDoor
 from palestra.core import Env, Step
 from palestra.rollouts import rollout
@@ -95,10 +95,10 @@ class _Played:
         self.gate = asyncio.Event()
         self.ended = False
 
-    async def take(self, action: str) -> Taken:
+    async def take(self, action: str) -> ActionAnswer:
         self.actions.append(action)
         await self.gate.wait()
-        return Taken(f"saw {action}", played=True)
+        return ActionAnswer(f"saw {action}", played=True)
 
     def door(self) -> ToolDoor:
         return ToolDoor(lambda: (), self.take, lambda: self.ended, Holdings.of_episode(GatewayLimits()))
@@ -225,8 +225,8 @@ async def test_a_step_that_the_agent_gave_up_keeps_its_observation() -> None:
     assert await action == "two"
     meeting.begin_step()
     meeting.pass_on("saw two", ended=True)
-    assert await second == Taken("saw two", played=True)
-    assert await meeting.take("three") == Taken("saw two", played=False)
+    assert await second == ActionAnswer("saw two", played=True)
+    assert await meeting.take("three") == ActionAnswer("saw two", played=False)
 
 
 async def test_a_call_that_waits_when_the_episode_ends_is_answered_with_an_error() -> None:

@@ -11,6 +11,7 @@ from tests.agents.test_program import guess, in_order, play
 from tests.answering import answering
 
 from palestra.agents import CallBudget, Gateway, OpenEpisode, Program, Recording, Upstream
+from palestra.agents.episode import EpisodeCosts
 from palestra.errors import PolicyError
 from palestra.testing.scripted import ByteRenderer, ScriptedEngine
 from palestra.trajectory import StopReason, Usage
@@ -51,7 +52,7 @@ async def test_every_dialect_is_passed_on_and_recorded_as_text(
     counted, expected = ([(call.text, call.prompt_tokens, call.tokens) for call in some.calls] for some in (recording, sampled))
     assert counted == expected
     assert (len(recording.calls), recording.replayed, recording.merged, recording.segments) == (3, 1, 1.0, {})
-    assert episode.record.dollars == sum(call.prompt_tokens + 2.0 * call.tokens for call in recording.calls)
+    assert episode.record.costs.dollars == sum(call.prompt_tokens + 2.0 * call.tokens for call in recording.calls)
 
 
 async def test_the_same_agent_plays_with_weights_and_with_an_api(api: tuple[Gateway, OpenEpisode]) -> None:
@@ -147,12 +148,12 @@ async def test_an_answer_that_is_not_one_of_the_api_is_the_policy_s_failure(body
     record = episode.record
     assert response.status == 500
     assert isinstance(record.failure, PolicyError)
-    assert (record.prompt_tokens, record.sampled_tokens, record.dollars, recording.calls) == (0, 0, 0.0, ())
+    assert (record.costs, recording.calls) == (EpisodeCosts(), ())
 
 
 async def test_an_api_that_does_not_count_tokens_is_recorded_with_none() -> None:
     episode, recording, response = await _asked(_chat(prompt_tokens=None))
-    assert (response.status, episode.record.prompt_tokens, len(recording.calls)) == (200, 0, 1)
+    assert (response.status, episode.record.costs.prompt_tokens, len(recording.calls)) == (200, 0, 1)
 
 
 async def test_an_answer_that_is_too_long_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

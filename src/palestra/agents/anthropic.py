@@ -19,6 +19,7 @@ from palestra.agents.messages import (
     Pieces,
     decode,
     function_tool,
+    leading_system,
     message,
     neutral,
     quoted,
@@ -77,14 +78,14 @@ _SILENT = ("thinking", "redacted_thinking")
 async def _read(data: bytes, pieces: Pieces) -> AgentRequest:
     body: _Body = decode(data, _Body)
     messages = await pieces.messages(body.messages, lambda raw: _messages(raw, pieces))
-    leading = next((at for at, one in enumerate(messages) if one.role != "system"), len(messages))
-    system = [_text(body.system), *(one.text for one in messages[:leading])]
+    leading = leading_system(messages)
+    system = [_text(body.system), *(message.text for message in messages[:leading])]
     choice = (body.tool_choice or {}).get("type", "auto")
     return AgentRequest(
         dialect="anthropic",
         model=body.model,
         messages=tuple(messages[leading:]),
-        system="\n\n".join(one for one in system if one),
+        system="\n\n".join(text for text in system if text),
         offered=pieces.tools(body.tools, _tools),
         stream=bool(body.stream),
         max_tokens=body.max_tokens,
@@ -107,9 +108,11 @@ def _assistant(blocks: list[_Block], pieces: Pieces) -> AgentMessage:
     for block in blocks:
         if block.type not in ("text", "tool_use", *_SILENT):
             raise _strange(block.type)
-    pieces.check_calls(sum(block.type == "tool_use" for block in blocks))
-    calls = tuple(FunctionCall(one.name, bytes(one.input).decode(), one.id) for one in blocks if one.type == "tool_use")
-    return message("assistant", "".join(one.text for one in blocks if one.type == "text"), calls)
+    pieces.check_calls(len([block for block in blocks if block.type == "tool_use"]))
+    calls = tuple(
+        FunctionCall(block.name, bytes(block.input).decode(), block.id) for block in blocks if block.type == "tool_use"
+    )
+    return message("assistant", "".join(block.text for block in blocks if block.type == "text"), calls)
 
 
 def _user(role: str, blocks: list[_Block]) -> Iterator[AgentMessage]:
@@ -145,11 +148,11 @@ def _text(content: str | list[_Text] | None) -> str:
 
 
 def _tools(raw: msgspec.Raw) -> list[dict[str, Any]]:
-    listed: list[_Tool] = decode(raw, list[_Tool] | None) or []
-    strange = [tool.type for tool in listed if tool.type not in (None, "custom")]
+    tools: list[_Tool] = decode(raw, list[_Tool] | None) or []
+    strange = [tool.type for tool in tools if tool.type not in (None, "custom")]
     if strange:
         raise BadRequest(f"tools of type {quoted(', '.join(map(str, strange)))} are not known here", code="unsupported")
-    return [function_tool(one.name, one.description, one.input_schema) for one in listed]
+    return [function_tool(tool.name, tool.description, tool.input_schema) for tool in tools]
 
 
 # ------------------------------------------------------------------------------------------------------------------ answers
@@ -166,7 +169,7 @@ def _use(call: FunctionCall, arguments: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
 
-def _whole(reply: AgentReply, request: AgentRequest, content: list[dict[str, Any]], *, done: bool) -> dict[str, Any]:
+def _message_data(reply: AgentReply, request: AgentRequest, content: list[dict[str, Any]], *, done: bool) -> dict[str, Any]:
     usage = {"input_tokens": reply.prompt_tokens, "output_tokens": reply.completion_tokens if done else 0}
     return {
         "id": f"msg_{reply.id}",
@@ -181,7 +184,7 @@ def _whole(reply: AgentReply, request: AgentRequest, content: list[dict[str, Any
 
 
 def _answer(reply: AgentReply, request: AgentRequest) -> bytes:
-    return msgspec.json.encode(_whole(reply, request, _blocks(reply), done=True))
+    return msgspec.json.encode(_message_data(reply, request, _blocks(reply), done=True))
 
 
 def _events(reply: AgentReply, request: AgentRequest) -> Iterator[bytes]:
@@ -190,7 +193,7 @@ def _events(reply: AgentReply, request: AgentRequest) -> Iterator[bytes]:
 
 
 def _event_data(reply: AgentReply, request: AgentRequest) -> Iterator[dict[str, Any]]:
-    yield {"type": "message_start", "message": _whole(reply, request, [], done=False)}
+    yield {"type": "message_start", "message": _message_data(reply, request, [], done=False)}
     index = 0
     if reply.text:
         yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}

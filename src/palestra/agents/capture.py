@@ -32,10 +32,10 @@ async def probe(engine: Engine | None, renderer: Renderer) -> Capture:
     return Capture.LOGPROBS if sound and bool((tokens.logprobs != 0).any()) else Capture.TOKENS
 
 
-def require(found: Capture, needed: Capture = Capture.TOKENS) -> None:
-    """Raise ``UsageError`` if ``found`` is below ``needed``."""
-    if found < needed:
+def require(captured: Capture, needed: Capture = Capture.TOKENS) -> None:
+    """Raise ``UsageError`` if ``captured`` is below ``needed``."""
+    if captured < needed:
         raise UsageError(
-            f"the engine captures {found.name.lower()}, and training needs {needed.name.lower()}: use an engine that returns "
-            f"the sampled token ids (local, vllm or sglang)"
+            f"the engine captures {captured.name.lower()}, and training needs {needed.name.lower()}: use an engine that "
+            f"returns the sampled token ids (local, vllm or sglang)"
         )

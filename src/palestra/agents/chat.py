@@ -15,6 +15,7 @@ from palestra.agents.messages import (
     Pieces,
     decode,
     function_tool,
+    leading_system,
     message,
     neutral,
     quoted,
@@ -100,12 +101,12 @@ async def _read(data: bytes, pieces: Pieces) -> AgentRequest:
     if body.n not in (None, 1):
         raise BadRequest(f"n is {body.n}; the gateway samples one reply per call: send a call for each", code="unsupported")
     messages = await pieces.messages(body.messages, lambda raw: (_parsed(decode(raw, _Message), pieces),))
-    leading = next((at for at, one in enumerate(messages) if one.role != "system"), len(messages))
+    leading = leading_system(messages)
     return AgentRequest(
         dialect="chat",
         model=body.model,
         messages=tuple(messages[leading:]),
-        system="\n\n".join(one.text for one in messages[:leading]),
+        system="\n\n".join(message.text for message in messages[:leading]),
         offered=pieces.tools(body.tools, _tools),
         stream=bool(body.stream),
         max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
@@ -127,7 +128,7 @@ def _parsed(body: _Message, pieces: Pieces) -> AgentMessage:
     if role is None:
         raise BadRequest(f"a message has the role {quoted(body.role)}; expected one of {', '.join(_ROLES)}")
     pieces.check_calls(len(body.tool_calls or ()))
-    calls = tuple(FunctionCall(one.function.name, one.function.arguments, one.id) for one in body.tool_calls or ())
+    calls = tuple(FunctionCall(call.function.name, call.function.arguments, call.id) for call in body.tool_calls or ())
     return message(role, _text(body.content), calls, answers=body.tool_call_id)  # type: ignore[arg-type]  # from _ROLES
 
 
@@ -143,14 +144,14 @@ def _text(content: str | list[_Part] | None) -> str:
 
 
 def _tools(raw: msgspec.Raw) -> list[dict[str, Any]]:
-    listed: list[_Tool] = decode(raw, list[_Tool] | None) or []
-    strange = [tool.type for tool in listed if tool.function is None]
+    tools: list[_Tool] = decode(raw, list[_Tool] | None) or []
+    strange = [tool.type for tool in tools if tool.function is None]
     if strange:
         raise BadRequest(
             f"tools of type {quoted(', '.join(strange))} are not known; the gateway takes functions", code="unsupported"
         )
-    functions = [tool.function for tool in listed if tool.function is not None]
-    return [function_tool(one.name, one.description, one.parameters) for one in functions]
+    functions = [tool.function for tool in tools if tool.function is not None]
+    return [function_tool(function.name, function.description, function.parameters) for function in functions]
 
 
 # ------------------------------------------------------------------------------------------------------------------ answers
@@ -170,18 +171,18 @@ def _call(call: FunctionCall) -> dict[str, Any]:
 
 
 def _answer(reply: AgentReply, request: AgentRequest) -> bytes:
-    said: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else ""), "refusal": None}
+    answer: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else ""), "refusal": None}
     if reply.calls:
-        said["tool_calls"] = [_call(call) for call in reply.calls]
+        answer["tool_calls"] = [_call(call) for call in reply.calls]
     if reply.reasoning:
-        said["reasoning_content"] = reply.reasoning
+        answer["reasoning_content"] = reply.reasoning
     return msgspec.json.encode(
         {
             "id": f"chatcmpl-{reply.id}",
             "object": "chat.completion",
             "created": reply.created,
             "model": request.model,
-            "choices": [{"index": 0, "message": said, "finish_reason": _finish(reply), "logprobs": None}],
+            "choices": [{"index": 0, "message": answer, "finish_reason": _finish(reply), "logprobs": None}],
             "usage": _usage(reply),
         }
     )

@@ -26,13 +26,14 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
-from palestra.agents.graph import Call, CallGraph, CallRole, Link, Place
+from palestra.agents.graph import Call, CallGraph, CallRole, Link, Position
 from palestra.agents.holdings import CALL, NODE, REQUEST, Hold, Holdings
 from palestra.agents.limits import GatewayLimits
 from palestra.agents.messages import (
@@ -53,10 +54,10 @@ from palestra.agents.tooldoor import ToolDoor
 from palestra.core import Engine, EngineSession, Renderer, Sampling
 from palestra.foundation.encoding import Ints, ints
 from palestra.foundation.seeding import derive_seed
-from palestra.trajectory import Finish, ToolCall
+from palestra.trajectory import Finish, Tokens, ToolCall
 from palestra.trajectory.calls import CLOSE, OPEN, BadCall, parse_calls
 
-__all__ = ["AgentEpisode", "CallBudget", "CallName", "SamplingRule"]
+__all__ = ["AgentEpisode", "CallBudget", "CallName", "EpisodeCosts", "SamplingRule"]
 
 Renderers = Callable[[OfferedTools], Awaitable[Renderer]]
 """The tools of a request → the renderer of its prompt."""
@@ -112,6 +113,76 @@ class CallName(NamedTuple):
     """Whether the client says that it sent this request before."""
 
 
+Answering = asyncio.Task[tuple[AgentReply, Call | None]]
+"""Makes the reply to a request, and its call if it was sampled."""
+
+
+class NamedAnswers:
+    """The answers of an episode, given or under way, by the name of their call."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, tuple[bytes, Answering]] = {}
+        """``Idempotency-Key`` → digest of the body that it came with, and the answer. It holds in every turn."""
+        self._by_body: dict[tuple[bytes, int], Answering] = {}
+        """Digest of a body and turn of the environment → the answer."""
+
+    def find(self, name: CallName, turn: int) -> Answering | None:
+        """Return the answer to an earlier request of this name; ``None`` if this is the first one."""
+        if name.key:
+            digest, answering = self._by_key.get(name.key, (name.digest, None))
+            if digest != name.digest:
+                raise BadRequest("this Idempotency-Key was used with another body", status=422, code="idempotency_key_reused")
+            return answering
+        turns = range(turn, -1, -1) if name.retry else (turn,)
+        answers = (self._by_body.get((name.digest, at)) for at in turns)
+        return next((answering for answering in answers if answering is not None), None)
+
+    def enter(self, name: CallName, turn: int, answering: Answering) -> None:
+        """Remember an answer from the moment when it is asked for."""
+        if name.key:
+            self._by_key[name.key] = (name.digest, answering)
+        else:
+            self._by_body[name.digest, turn] = answering
+
+    def forget(self, name: CallName, turn: int) -> None:
+        """Forget an answer. A later request of its name is a new one."""
+        if name.key:
+            self._by_key.pop(name.key, None)
+        else:
+            self._by_body.pop((name.digest, turn), None)
+
+    def under_way(self) -> list[Answering]:
+        """Return the answers that are not given yet."""
+        answers = [*(answering for _, answering in self._by_key.values()), *self._by_body.values()]
+        return [answering for answering in answers if not answering.done()]
+
+    def clear(self) -> None:
+        """Forget all answers."""
+        self._by_key.clear()
+        self._by_body.clear()
+
+
+@dataclass(slots=True)
+class EpisodeCosts:
+    """The tokens and dollars of the calls so far."""
+
+    prompt_tokens: int = 0
+    sampled_tokens: int = 0
+    dollars: float = 0.0
+
+
+@dataclass(eq=False, slots=True)
+class RequestCounts:
+    """How many requests were not simply sampled, for the recording."""
+
+    replayed: int = 0
+    refused: int = 0
+    overflowed: int = 0
+    """Requests that left no room in the context."""
+    overridden: Counter[str] = field(default_factory=Counter)
+    ignored: Counter[str] = field(default_factory=Counter)
+
+
 class AgentEpisode:
     """The calls that one agent makes in one episode."""
 
@@ -143,11 +214,8 @@ class AgentEpisode:
         """The agent's own name of its session, if it sends one."""
         self.spent = False
         """Whether the budget is used up."""
-        self.overflowed = 0
-        """Requests that left no room in the context."""
-        self.prompt_tokens = 0
-        self.sampled_tokens = 0
-        self.dollars = 0.0
+        self.costs = EpisodeCosts()
+        self.counts = RequestCounts()
         self.failure: Exception | None = None
         """The first error of the engine or renderer."""
         self._pieces: dict[str, dict[bytes, Any]] = {}
@@ -156,8 +224,8 @@ class AgentEpisode:
         """Bytes that the episode keeps until it is sealed."""
         self._running = 0
         """Calls that are being answered, those included whose client went away."""
-        self._placing = asyncio.Lock()
-        """Held from finding the place of a call to entering it, so that calls are entered in the order of their requests."""
+        self._entering = asyncio.Lock()
+        """Held from finding the position of a call to entering it, so that calls are entered in the order of their requests."""
         self._threads = threads or GatewayThreads()
         self._engine = engine
         self._renderers = renderers
@@ -165,13 +233,7 @@ class AgentEpisode:
         self._seed = seed
         self._budget = budget or CallBudget()
         self._graph = CallGraph()
-        self._answers: dict[tuple[bytes | str, int], asyncio.Task[tuple[AgentReply, Call | None]]] = {}
-        self._bodies: dict[str, bytes] = {}
-        """``Idempotency-Key`` → digest of the body that it came with."""
-        self._replayed = 0
-        self._refused = 0
-        self._overridden: Counter[str] = Counter()
-        self._ignored: Counter[str] = Counter()
+        self._answers = NamedAnswers()
 
     @property
     def calls(self) -> int:
@@ -195,60 +257,39 @@ class AgentEpisode:
         self, request: AgentRequest, pieces: Pieces, name: CallName, role: CallRole | None = None
     ) -> tuple[AgentReply, Call | None]:
         """Return the reply and its call. A request of the same name gets the same reply."""
-        running = self._found(name)
-        if running is None:
-            running = self._begun(request, pieces, name, role)
+        answering = self._answers.find(name, self.turn)
+        if answering is None:
+            answering = self._begin_answer(request, pieces, name, role)
         else:
-            self._replayed += 1
+            self.counts.replayed += 1
         # Shielded: the client may go away, and its retry finds the reply.
-        return await asyncio.shield(running)
+        return await asyncio.shield(answering)
 
-    def _begun(
-        self, request: AgentRequest, pieces: Pieces, name: CallName, role: CallRole | None
-    ) -> "asyncio.Task[tuple[AgentReply, Call | None]]":
+    def _begin_answer(self, request: AgentRequest, pieces: Pieces, name: CallName, role: CallRole | None) -> Answering:
         if self._running >= self.limits.pending:
             text = f"{self._running} calls of this episode are being answered, which is the limit (GatewayLimits.pending)"
             raise BadRequest(text, status=429, code="rate_limit_exceeded")
         hold = Hold(self.memory)
         hold.add(REQUEST + pieces.weight + _weight(request))
-        if name.key:
-            self._bodies[name.key] = name.digest
         self._running += 1
-        task = asyncio.create_task(self._once(request, pieces, role))
-        key = (name.key or name.digest, -1 if name.key else self.turn)
-        self._answers[key] = task
+        turn = self.turn
+        answering = asyncio.create_task(self._once(request, pieces, role))
+        self._answers.enter(name, turn, answering)
 
-        def ended(done: "asyncio.Task[tuple[AgentReply, Call | None]]") -> None:
+        def ended(done: Answering) -> None:
             self._running -= 1
             hold.release()
-            self._forget_empty(key, done)
+            # Only answers with a call are kept: an agent that asks on and on after its budget must not fill the memory.
+            if done.cancelled() or done.exception() is not None or done.result()[1] is None:
+                self._answers.forget(name, turn)
 
-        task.add_done_callback(ended)
-        return task
-
-    def _found(self, name: CallName) -> "asyncio.Task[tuple[AgentReply, Call | None]] | None":
-        if name.key:
-            if self._bodies.get(name.key, name.digest) != name.digest:
-                raise BadRequest("this Idempotency-Key was used with another body", status=422, code="idempotency_key_reused")
-            return self._answers.get((name.key, -1))
-        found = self._answers.get((name.digest, self.turn))
-        turn = self.turn
-        while found is None and name.retry and turn > 0:
-            turn -= 1
-            found = self._answers.get((name.digest, turn))
-        return found
-
-    def _forget_empty(self, key: tuple[bytes | str, int], done: "asyncio.Task[tuple[AgentReply, Call | None]]") -> None:
-        """Forget what holds no call. An agent that asks on and on after its budget must not fill the memory."""
-        if done.cancelled() or done.exception() is not None or done.result()[1] is None:
-            self._answers.pop(key, None)
-            if isinstance(key[0], str):
-                self._bodies.pop(key[0], None)
+        answering.add_done_callback(ended)
+        return answering
 
     async def _once(self, request: AgentRequest, pieces: Pieces, role: CallRole | None) -> tuple[AgentReply, Call | None]:
-        self.spent = self.spent or self._budget.spent(self._graph.begun, self.sampled_tokens, self.dollars)
+        self.spent = self.spent or self._budget.spent(self._graph.begun, self.costs.sampled_tokens, self.costs.dollars)
         if self.sealed or self.spent:
-            self._refused += 1
+            self.counts.refused += 1
             text = "The episode has ended." if self.sealed else "The budget of this episode is used up."
             return AgentReply(_new_id(), text, created=int(time.time())), None
         try:
@@ -266,126 +307,125 @@ class AgentEpisode:
 
     async def count(self, request: AgentRequest) -> int:
         """Return the number of tokens of the request's prompt."""
-        async with self._placing:
+        async with self._entering:
             renderer = await self._renderers(request.offered)
             return len(await self._render(request.messages, 0, lambda: renderer.first(rendered(request))))
 
     async def _render(self, messages: Sequence[AgentMessage], tokens: int, render: Callable[[], _Rendered]) -> _Rendered:
         """Return what ``render`` makes of ``messages`` behind ``tokens`` tokens, in a thread if that may take long."""
-        size = tokens + sum(_PER_MESSAGE + len(one.text) for one in messages)
-        size += sum(_PER_MESSAGE + len(call.name) + len(call.arguments) for one in messages for call in one.calls)
+        calls = [call for message in messages for call in message.calls]
+        size = tokens + sum(_PER_MESSAGE + len(message.text) for message in messages)
+        size += sum(_PER_MESSAGE + len(call.name) + len(call.arguments) for call in calls)
         return render() if size <= _LONG else await self._threads.run(render)
 
-    def _begin(self, request: AgentRequest, place: Place, call: Call, most_tokens: int) -> int:
+    def _enter(self, request: AgentRequest, position: Position, call: Call, most_tokens: int) -> int:
         """Enter a call, and return the bytes that were counted for it. Raise ``BadRequest`` if they are too many."""
         if len(self._graph.calls) >= self.limits.calls:
             raise BadRequest(f"this episode has had {self.limits.calls} replies, which is the limit (GatewayLimits.calls)")
-        needed = CALL + NODE * (place.new + 2) + call.prompt.nbytes + _PER_TOKEN * most_tokens
+        needed = CALL + NODE * (position.new + 2) + call.prompt.nbytes + _PER_TOKEN * most_tokens
         if request.dialect == "responses":
-            needed += 8 * len(request.messages) + _JOINED * sum(bool(one.calls) for one in request.messages)
+            needed += 8 * len(request.messages) + _JOINED * len([message for message in request.messages if message.calls])
         self.memory.take(needed)
         self._kept += needed
-        self._graph.begin(place, call)
+        self._graph.begin(position, call)
         return needed
 
-    def _abandon(self, place: Place, call: Call, needed: int) -> None:
+    def _abandon(self, position: Position, call: Call, needed: int) -> None:
         """Forget a call that failed."""
-        places = self._graph.abandon(place, call)
+        nodes_left = self._graph.abandon(position, call)
         if not self.sealed:
-            self.keep(NODE * places - needed)
+            self.keep(NODE * nodes_left - needed)
 
     def _finish(
-        self, request: AgentRequest, place: Place, call: Call, reply: AgentReply, keys: list[bytes], saved: int = 0
+        self, request: AgentRequest, position: Position, call: Call, reply: AgentReply, keys: list[bytes], saved: int = 0
     ) -> None:
         """Enter the reply of a call. ``saved`` are the bytes that were counted for it and are not needed."""
-        self._graph.finish(place, call, keys)
+        self._graph.finish(position, call, keys)
         self.keep(getsizeof(reply.body) + 2 * getsizeof(reply.text) + getsizeof(reply.reasoning) - saved)
         if request.dialect == "responses":
-            said = message("assistant", reply.text, reply.calls)
-            self.stored[reply.id] = (*request.messages, said)
+            self.stored[reply.id] = (*request.messages, message("assistant", reply.text, reply.calls))
 
     async def _sample(self, request: AgentRequest, role: CallRole | None) -> tuple[AgentReply, Call]:
         began = time.perf_counter()
         if not request.messages:
             raise BadRequest("the request has no message to answer: messages is empty, or holds only system text")
-        tools = request.offered
-        head = hashlib.blake2b(request.system.strip().encode() + tools.digest, digest_size=16).digest()
-        async with self._placing:
-            renderer = await self._renderers(tools)
-            place = self._graph.place(request, head)
-            prompt, link, digest = await self._prompt(request, place, renderer)
-            seed = derive_seed(self._seed, "call", digest, len(place.prompts))
+        async with self._entering:
+            renderer = await self._renderers(request.offered)
+            position = self._graph.position_of(request)
+            prompt, link, digest = await self._prompt(request, position, renderer)
+            seed = derive_seed(self._seed, "call", digest, len(position.prompts))
             sampling = self._sampling(request, renderer, len(prompt), seed)
-            session = EngineSession() if place.base is None or link is not Link.EXTENDED else place.base.session
+            # Only ids that go on where an engine stopped can use what it has kept of them.
+            session = EngineSession() if position.base is None or link is not Link.EXTENDED else position.base.session
             call = Call(
-                self._graph.next_number(),
-                request.dialect,
-                link,
-                place.base,
-                self.turn,
-                head,
-                prompt,
-                digest,
-                session,
-                bool(tools.tools),
-                role,
+                number=self._graph.next_number(),
+                dialect=request.dialect,
+                link=link,
+                parent=position.base,
+                turn=self.turn,
+                head=position.head,
+                prompt=prompt,
+                digest=digest,
+                session=session,
+                tools=bool(request.offered.tools),
+                named=role,
             )
-            needed = self._begin(request, place, call, sampling.max_tokens)
+            needed = self._enter(request, position, call, sampling.max_tokens)
         try:
             tokens, finish = await self._engine.generate(prompt, sampling, session)
-            reply, keys = _reply(request, renderer, Read(tokens.prompt, tokens.ids, finish))
+            reply, keys = _reply(request, renderer, tokens, finish)
         except BaseException:
-            self._abandon(place, call, needed)
+            self._abandon(position, call, needed)
             raise
-        self.prompt_tokens += len(tokens.prompt)
-        self.sampled_tokens += len(tokens.ids)
+        self.costs.prompt_tokens += len(tokens.prompt)
+        self.costs.sampled_tokens += len(tokens.ids)
         call.tokens, call.text, call.finish = tokens, reply.text, reply.finish
-        call.called = tuple(one.name for one in reply.calls)
+        call.called = tuple(called.name for called in reply.calls)
         call.seconds = time.perf_counter() - began
         copied = 0 if tokens.prompt is prompt else tokens.prompt.nbytes
         unused = _PER_TOKEN * (sampling.max_tokens - len(tokens.ids))
-        self._finish(request, place, call, reply, keys, unused - copied)
+        self._finish(request, position, call, reply, keys, unused - copied)
         return reply, call
 
-    async def _prompt(self, request: AgentRequest, place: Place, renderer: Renderer) -> tuple[Ints, Link, bytes]:
+    async def _prompt(self, request: AgentRequest, position: Position, renderer: Renderer) -> tuple[Ints, Link, bytes]:
         """Return the prompt, its link, and its digest. The digest of a prompt that continues another covers what is new."""
-        base = place.base
-        if place.link is Link.REPEATED and base is not None:
+        base = position.base
+        if position.link is Link.REPEATED and base is not None:
             return base.prompt, Link.REPEATED, base.digest
-        if place.link is Link.EXTENDED and base is not None and base.tokens is not None:
+        if position.link is Link.EXTENDED and base is not None and base.tokens is not None:
             before, sampled, digest = base.prompt, base.tokens.ids, base.digest
 
             def continued() -> tuple[Ints, Link, bytes] | None:
-                tail = renderer.extend(before, sampled, rendered(request, place.tail))
+                tail = renderer.extend(before, sampled, rendered(request, position.tail))
                 if tail is None:
                     return None
                 extended = ints(np.concatenate([before, sampled, tail]))
                 return extended, Link.EXTENDED, _blake(digest, sampled.tobytes(), tail.tobytes())
 
-            prompt = await self._render(place.tail, len(before), continued)
+            prompt = await self._render(position.tail, len(before), continued)
             if prompt is not None:
                 return prompt
 
         def anew() -> tuple[Ints, Link, bytes]:
             prompt = renderer.first(rendered(request))
-            return prompt, Link.TEMPLATE if place.link is Link.EXTENDED else place.link, _blake(prompt.tobytes())
+            return prompt, Link.TEMPLATE if position.link is Link.EXTENDED else position.link, _blake(prompt.tobytes())
 
         return await self._render(request.messages, 0, anew)
 
     def _sampling(self, request: AgentRequest, renderer: Renderer, length: int, seed: int) -> Sampling:
         room = self._engine.context_length - length
         if room < 1:
-            self.overflowed += 1
+            self.counts.overflowed += 1
             raise BadRequest(
                 f"the conversation has {length} tokens, and the model's context ends at {self._engine.context_length}",
                 code="context_length_exceeded",
             )
-        self._ignored.update(request.ignored)
+        self.counts.ignored.update(request.ignored)
         rule = self._rule.sampling
         wanted = {"temperature": rule.temperature, "top_p": rule.top_p, "top_k": rule.top_k}
         for name, value in request.sampling.items():
             if value != wanted[name] and not self._rule.honor:
-                self._overridden[name] += 1
+                self.counts.overridden[name] += 1
             elif self._rule.honor:
                 wanted[name] = value
         try:
@@ -406,30 +446,29 @@ class AgentEpisode:
     async def seal(self) -> Recording:
         """End the episode: cancel what is being sampled, and return what was recorded. Later requests are refused."""
         self.sealed = True
-        running = [task for task in self._answers.values() if not task.done()]
-        for task in running:
-            task.cancel()
+        running = self._answers.under_way()
+        for answering in running:
+            answering.cancel()
         if running:
             await asyncio.wait(running)
         self._answers.clear()
         self._pieces.clear()
         self.stored.clear()
-        self._bodies.clear()
         self.memory.correct(-self._kept)
         self._kept = 0
         few = len(self._graph.calls) <= _FEW_CALLS and sum(len(call.prompt) for call in self._graph.calls) <= _LONG
         recording = record(self._graph) if few else await self._threads.run(lambda: record(self._graph))
         return msgspec.structs.replace(
             recording,
-            replayed=self._replayed,
-            refused=self._refused,
-            overridden=dict(self._overridden),
-            ignored=dict(self._ignored),
+            replayed=self.counts.replayed,
+            refused=self.counts.refused,
+            overridden=dict(self.counts.overridden),
+            ignored=dict(self.counts.ignored),
         )
 
 
 def _weight(request: AgentRequest) -> int:
-    """The bytes of a request beside its messages and tools, which are weighed as they are read."""
+    """The bytes of a request besides its messages and tools, which are weighed as they are read."""
     details = sum(memoryview(value).nbytes for value in request.details.values() if isinstance(value, bytes | msgspec.Raw))
     texts = getsizeof(request.system) + getsizeof(request.details.get("instructions"))
     return 8 * len(request.messages) + texts + details
@@ -443,23 +482,15 @@ def _new_id() -> str:
     return secrets.token_hex(12)
 
 
-class Read(NamedTuple):
-    """What the engine returned."""
-
-    prompt: Ints
-    ids: Ints
-    finish: Finish
-
-
-def _reply(request: AgentRequest, renderer: Renderer, read: Read) -> tuple[AgentReply, list[bytes]]:
+def _reply(request: AgentRequest, renderer: Renderer, tokens: Tokens, sampling_end: Finish) -> tuple[AgentReply, list[bytes]]:
     """Return the reply for the agent, and the keys of the forms in which it may come back."""
-    whole, reasoning = renderer.read(read.prompt, read.ids)
-    text, stop = _cut(whole, request.stop)
+    sampled_text, reasoning = renderer.read(tokens.prompt, tokens.ids)
+    text, stop = _cut(sampled_text, request.stop)
     calls: tuple[FunctionCall, ...] = ()
     if request.offered.tools and request.calls_allowed:
         text, calls = _calls(text)
     finish: ReplyFinish = "stop_sequence" if stop else "stop"
-    if read.finish in (Finish.LENGTH, Finish.OVERFLOW):
+    if sampling_end in (Finish.LENGTH, Finish.OVERFLOW):
         finish = "length"
     elif calls:
         finish = "tool_calls"
@@ -470,8 +501,8 @@ def _reply(request: AgentRequest, renderer: Renderer, read: Read) -> tuple[Agent
         reasoning=reasoning,
         finish=finish,
         stop=stop,
-        prompt_tokens=len(read.prompt),
-        completion_tokens=len(read.ids),
+        prompt_tokens=len(tokens.prompt),
+        completion_tokens=len(tokens.ids),
         created=int(time.time()),
     )
     forms = [message("assistant", text, calls).key]
@@ -483,20 +514,20 @@ def _reply(request: AgentRequest, renderer: Renderer, read: Read) -> tuple[Agent
 
 def _cut(text: str, stops: tuple[str, ...]) -> tuple[str, str]:
     """Return ``text`` before its first stop string, and that string."""
-    found = [(at, stop) for stop in stops if (at := text.find(stop)) != -1]
-    if not found:
+    matches = [(start, stop) for stop in stops if (start := text.find(stop)) != -1]
+    if not matches:
         return text, ""
-    at, stop = min(found)
-    return text[:at], stop
+    start, stop = min(matches)
+    return text[:start], stop
 
 
 def _calls(text: str) -> tuple[str, tuple[FunctionCall, ...]]:
     """Split ``text`` into what the agent sees as text, malformed calls included, and the calls."""
     prose, parsed = parse_calls(text)
-    good = [one for one in parsed if isinstance(one, ToolCall)]
+    good = [call for call in parsed if isinstance(call, ToolCall)]
     if not good:
         return text, ()
-    closed = text.count(CLOSE)
-    bad = [f"{OPEN}{one.text}{CLOSE if closed >= len(parsed) else ''}" for one in parsed if isinstance(one, BadCall)]
-    calls = tuple(FunctionCall(one.name, msgspec.json.encode(one.arguments).decode(), f"call_{_new_id()}") for one in good)
+    closing_tag = CLOSE if text.count(CLOSE) >= len(parsed) else ""
+    bad = [f"{OPEN}{call.text}{closing_tag}" for call in parsed if isinstance(call, BadCall)]
+    calls = tuple(FunctionCall(call.name, msgspec.json.encode(call.arguments).decode(), f"call_{_new_id()}") for call in good)
     return "\n".join(part for part in (prose, *bad) if part), calls

@@ -268,12 +268,12 @@ class Gateway:
     def _authorized(self, scope: Scope) -> OpenEpisode:
         headers = [(key, value.decode("latin-1")) for key, value in scope["headers"] if key in (b"authorization", b"x-api-key")]
         keys = [value.partition(" ")[2].strip() if key == b"authorization" else value.strip() for key, value in headers]
-        found = [episode for key in keys if (episode := self._episodes.get(_digest(key))) is not None]
-        if not found:
+        episodes = [episode for key in keys if (episode := self._episodes.get(_digest(key))) is not None]
+        if not episodes:
             raise BadRequest("the API key is not the key of an open episode", status=401, code="invalid_api_key")
-        if any(other is not found[0] for other in found):
+        if any(other is not episodes[0] for other in episodes):
             raise BadRequest("the request has the API keys of two episodes", status=403, code="invalid_api_key")
-        return found[0]
+        return episodes[0]
 
     def _enter(self, episode: OpenEpisode) -> None:
         if self._pending[episode.key] >= self.limits.pending:
@@ -287,7 +287,7 @@ class Gateway:
             del self._pending[episode.key]
 
     def _models(self, path: str) -> bytes:
-        one = {
+        model = {
             "id": self.model,
             "object": "model",
             "type": "model",
@@ -296,8 +296,8 @@ class Gateway:
             "display_name": self.model,
         }
         if path.rstrip("/") != "/v1/models":
-            return msgspec.json.encode({**one, "id": path.removeprefix("/v1/models/")})
-        return msgspec.json.encode({"object": "list", "data": [one], "has_more": False})
+            return msgspec.json.encode({**model, "id": path.removeprefix("/v1/models/")})
+        return msgspec.json.encode({"object": "list", "data": [model], "has_more": False})
 
     async def _post(self, exchange: Exchange, path: str, dialect: Dialect, record: AgentEpisode, hold: Hold) -> None:
         body = await exchange.body(self.limits, hold)
@@ -359,16 +359,16 @@ class Gateway:
             return await answering
         except BadRequest:
             raise
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise  # the server ends, not the episode
-            raise BadRequest("the episode has ended", status=409, code="episode_ended") from None
+            raise BadRequest("the episode has ended", status=409, code="episode_ended") from error
         except PalestraError as error:
-            raise BadRequest(f"the model could not answer: {error}", status=500, code="engine_error") from None
-        except Exception as error:  # noqa: BLE001 - an engine may raise anything
+            raise BadRequest(f"the model could not answer: {error}", status=500, code="engine_error") from error
+        except Exception as error:
             # The error itself stays here: it may hold paths or data of other episodes.
-            raise BadRequest(f"the model could not answer: {type(error).__name__}", status=500, code="engine_error") from None
+            raise BadRequest(f"the model could not answer: {type(error).__name__}", status=500, code="engine_error") from error
 
     async def _stream(
         self,

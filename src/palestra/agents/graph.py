@@ -21,7 +21,7 @@ from palestra.core import EngineSession
 from palestra.foundation.encoding import Ints
 from palestra.trajectory import Tokens
 
-__all__ = ["FORKS", "Call", "CallGraph", "CallRole", "Link", "Place"]
+__all__ = ["FORKS", "Call", "CallGraph", "CallRole", "Link", "Position"]
 
 _QUOTED = 12
 """Fewest characters of a reply that count as quoted when they stand in a later message."""
@@ -120,9 +120,11 @@ class _Node:
         """Head → the latest call whose reply ends here."""
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where a request stands in the tree."""
 
+    head: bytes
+    """Digest of its system text and tools."""
     link: Link
     base: Call | None
     """The call to continue."""
@@ -163,13 +165,14 @@ class CallGraph:
         self.begun = 0
         """Calls that were begun and have not failed."""
 
-    def place(self, request: AgentRequest, head: bytes) -> Place:
+    def position_of(self, request: AgentRequest) -> Position:
         """Find the longest known prefix of ``request``, and say how its prompt can be made."""
-        keys = [one.key for one in request.messages]
+        head = hashlib.blake2b(request.system.strip().encode() + request.offered.digest, digest_size=16).digest()
+        keys = [message.key for message in request.messages]
         node, depth, base = self._recent(keys, head)
         base_depth, elsewhere = depth, False
-        for one in request.messages[depth:]:
-            child = node.children.get(one.key)
+        for key in keys[depth:]:
+            child = node.children.get(key)
             if child is None:
                 break
             node, depth = child, depth + 1
@@ -179,13 +182,13 @@ class CallGraph:
             elsewhere = elsewhere or (call is None and bool(node.replies))
         siblings = node.prompts.get(head) if depth == len(keys) else None
         if siblings:
-            return Place(Link.REPEATED, siblings[0], (), node, depth, keys, siblings)
+            return Position(head, Link.REPEATED, siblings[0], (), node, depth, keys, siblings)
         tail = request.messages[base_depth:]
-        if base is not None and all(one.role in ("user", "tool") for one in tail):
+        if base is not None and all(message.role in ("user", "tool") for message in tail):
             base.continued = True
-            return Place(Link.EXTENDED, base, tail, node, depth, keys, ())
+            return Position(head, Link.EXTENDED, base, tail, node, depth, keys, ())
         link = self._why(request, depth, base_depth, edited=base is None and elsewhere)
-        return Place(link, base, tail, node, depth, keys, ())
+        return Position(head, link, base, tail, node, depth, keys, ())
 
     def _recent(self, keys: list[bytes], head: bytes) -> tuple[_Node, int, Call | None]:
         """Where the walk begins: behind a reply that ends a few messages before the request does, or at the root.
@@ -200,14 +203,14 @@ class CallGraph:
 
     def _why(self, request: AgentRequest, depth: int, base_depth: int, *, edited: bool) -> Link:
         """Say why the prompt of ``request`` must be rendered anew; mark the replies that it contains."""
-        kept = [call for one in request.messages if (call := self._replies.get(one.key)) is not None]
+        kept = [call for message in request.messages if (call := self._replies.get(message.key)) is not None]
         for call in kept:
             call.continued = True
         if edited:
             return Link.EDIT
-        if any(one.key in self._replies for one in request.messages[base_depth:]):
+        if any(message.key in self._replies for message in request.messages[base_depth:]):
             return Link.COMPACTION
-        if any(one.role == "assistant" for one in request.messages):
+        if any(message.role == "assistant" for message in request.messages):
             return Link.EDIT if depth else Link.UNKNOWN
         if self._quotes(request.messages) or (0 < depth < len(request.messages)):
             return Link.COMPACTION
@@ -215,27 +218,27 @@ class CallGraph:
 
     def _quotes(self, messages: Iterable[AgentMessage]) -> bool:
         """Whether a message quotes a reply: the summary of a compacted history. Looks for as many replies as time allows."""
-        text = "\0".join(one.text for one in messages)
-        found = False
+        text = "\0".join(message.text for message in messages)
+        quotes = False
         for call in self.calls[: -1 - _SCANNED // (len(text) + _SCAN) : -1]:
             if len(call.text) >= _QUOTED and call.text.strip() in text:
-                call.quoted = found = True
-        return found
+                call.quoted = quotes = True
+        return quotes
 
-    def begin(self, place: Place, call: Call) -> None:
+    def begin(self, position: Position, call: Call) -> None:
         """Enter a call whose prompt is known and whose reply is being sampled."""
         self.begun += 1
         self.links[call.link] += 1
         # A call that failed while this prompt was rendered may have taken its beginning with it.
-        node, depth = (self._root, 0) if place.start.removed else (place.start, place.depth)
-        for key in place.keys[depth:]:
+        node, depth = (self._root, 0) if position.start.removed else (position.start, position.depth)
+        for key in position.keys[depth:]:
             node = node.children.setdefault(key, _Node())
         siblings = node.prompts.setdefault(call.head, [])
         siblings.append(call)
         call.siblings = siblings
         call.node = node
 
-    def abandon(self, place: Place, call: Call) -> int:
+    def abandon(self, position: Position, call: Call) -> int:
         """Forget a call that failed before a token was recorded. Return how many of its new messages keep their place."""
         self.begun -= 1
         self.links[call.link] -= 1
@@ -243,23 +246,23 @@ class CallGraph:
         if not call.siblings:
             call.node.prompts.pop(call.head, None)
         path = [self._root]
-        for key in place.keys:
+        for key in position.keys:
             following = path[-1].children.get(key)
             if following is None:
                 break
             path.append(following)
         while len(path) > 1 and not (path[-1].children or path[-1].prompts or path[-1].replies):
             path.pop().removed = True
-            del path[-1].children[place.keys[len(path) - 1]]
-        return max(0, len(path) - 1 - place.depth)
+            del path[-1].children[position.keys[len(path) - 1]]
+        return max(0, len(path) - 1 - position.depth)
 
-    def finish(self, place: Place, call: Call, keys: Iterable[bytes]) -> None:
+    def finish(self, position: Position, call: Call, keys: Iterable[bytes]) -> None:
         """Enter the reply of ``call``. ``keys`` are the forms in which the agent may send it back."""
         self.calls.append(call)
         for key in keys:
             node = call.node.children.setdefault(key, _Node())
             node.replies[call.head] = call
-            self._ends[_chain([*place.keys, key])] = node
+            self._ends[_chain([*position.keys, key])] = node
             self._replies[key] = call
 
     def next_number(self) -> int:

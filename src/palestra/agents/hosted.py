@@ -101,8 +101,8 @@ class HostedProgram(Env):
         return self._next()
 
     def step(self, action: str) -> Step:
-        said = json.loads(action)
-        self._observations.put((said["observation"], said["ended"]))
+        passed = json.loads(action)  # by InWorkerProcess
+        self._observations.put((passed["observation"], passed["ended"]))
         text, info = self._next()
         return Step(text, 0.0, info["ended"], False, info)
 

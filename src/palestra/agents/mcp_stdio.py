@@ -103,7 +103,7 @@ def _main() -> None:
             calls.put(line)
         else:
             # A thread per message: a step may take long, and a ping must not wait for it.
-            running = [one for one in running if one.is_alive()]
+            running = [thread for thread in running if thread.is_alive()]
             running.append(threading.Thread(target=relay.pass_on, args=(line,), daemon=True))
             running[-1].start()
     calls.put(None)

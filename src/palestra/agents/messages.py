@@ -31,6 +31,7 @@ __all__ = [
     "ReplyFinish",
     "decode",
     "function_tool",
+    "leading_system",
     "message",
     "neutral",
     "quoted",
@@ -136,8 +137,8 @@ class Pieces:
             parsed = self._get(digest)
             if parsed is None:
                 fresh: list[AgentMessage] = []
-                for one in read(raw):
-                    fresh.append(one)
+                for message in read(raw):
+                    fresh.append(message)
                     if perf_counter() > until:
                         await asyncio.sleep(0)
                         until = perf_counter() + _TURN_SECONDS
@@ -307,9 +308,15 @@ def function_tool(name: str, description: str | None, parameters: Any) -> dict[s
     return {"type": "function", "function": function}
 
 
+def leading_system(messages: Sequence[AgentMessage]) -> int:
+    """Return how many messages stand before the first one that is not system text."""
+    return next((number for number, message in enumerate(messages) if message.role != "system"), len(messages))
+
+
 def stop_strings(stop: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the stop strings of a request; empty ones are left out."""
-    return tuple(one for one in ((stop,) if isinstance(stop, str) else stop or ()) if one)
+    stops = (stop,) if isinstance(stop, str) else stop or ()
+    return tuple(text for text in stops if text)
 
 
 def neutral(value: Any) -> bool:
@@ -326,20 +333,19 @@ def rendered(request: AgentRequest, messages: Sequence[AgentMessage] | None = No
     """Return ``messages`` for a renderer; by default all of ``request``, its system text included."""
     shown = request.messages if messages is None else messages
     names: dict[str, str] = {}
-    if any(one.role == "tool" for one in shown):
-        names = {call.id: call.name for one in request.messages for call in one.calls if call.id}
-    if messages is not None:
-        return [_rendered(one, names) for one in messages]
-    head = [Message("system", request.system)] if request.system else []
-    return head + [_rendered(one, names) for one in request.messages]
+    if any(message.role == "tool" for message in shown):
+        names = {call.id: call.name for message in request.messages for call in message.calls if call.id}
+    system = [Message("system", request.system)] if request.system and messages is None else []
+    return system + [_rendered(message, names) for message in shown]
 
 
-def _rendered(one: AgentMessage, names: dict[str, str]) -> Message:
-    if one.role == "tool":
-        return Message("tool", format_result(names.get(one.answers, ""), ToolResult(one.text, not one.error), one.answers))
-    if one.calls:
-        return Message(one.role, "\n".join(part for part in (one.text, *map(_written, one.calls)) if part))
-    return Message(one.role, one.text)
+def _rendered(message: AgentMessage, names: dict[str, str]) -> Message:
+    if message.role == "tool":
+        result = ToolResult(message.text, not message.error)
+        return Message("tool", format_result(names.get(message.answers, ""), result, message.answers))
+    if message.calls:
+        return Message(message.role, "\n".join(part for part in (message.text, *map(_written, message.calls)) if part))
+    return Message(message.role, message.text)
 
 
 def _written(call: FunctionCall) -> str:

@@ -42,27 +42,36 @@ class PassedEpisode(AgentEpisode):
         began = time.perf_counter()
         if not request.messages:
             raise BadRequest("the request has no message to answer: messages is empty, or holds only system text")
-        head = hashlib.blake2b(request.system.strip().encode() + request.offered.digest, digest_size=16).digest()
-        place = self._graph.place(request, head)
-        digest = hashlib.blake2b(head + b"".join(place.keys), digest_size=16).digest()
-        number = self._graph.next_number()
-        session, offered = EngineSession(), bool(request.offered.tools)
-        call = Call(number, request.dialect, place.link, place.base, self.turn, head, ints([]), digest, session, offered, role)
-        needed = self._begin(request, place, call, 0)
+        position = self._graph.position_of(request)
+        call = Call(
+            number=self._graph.next_number(),
+            dialect=request.dialect,
+            link=position.link,
+            parent=position.base,
+            turn=self.turn,
+            head=position.head,
+            prompt=ints([]),
+            digest=hashlib.blake2b(position.head + b"".join(position.keys), digest_size=16).digest(),
+            session=EngineSession(),
+            tools=bool(request.offered.tools),
+            named=role,
+        )
+        needed = self._enter(request, position, call, 0)
         try:
             reply = await self._upstream.call(request, request.details[BODY])
         except BaseException as error:
-            self._abandon(place, call, needed)
+            self._abandon(position, call, needed)
             if isinstance(error, BadRequest) and error.code == "context_length_exceeded":
-                self.overflowed += 1
+                self.counts.overflowed += 1
             raise
-        self.prompt_tokens += reply.prompt_tokens
-        self.sampled_tokens += reply.completion_tokens
-        self.dollars += self._upstream.upstream.dollars(reply.prompt_tokens, reply.completion_tokens)
+        self.costs.prompt_tokens += reply.prompt_tokens
+        self.costs.sampled_tokens += reply.completion_tokens
+        self.costs.dollars += self._upstream.upstream.dollars(reply.prompt_tokens, reply.completion_tokens)
         call.usage = (reply.prompt_tokens, reply.completion_tokens)
-        call.text, call.finish, call.called = reply.text, reply.finish, tuple(one.name for one in reply.calls)
+        call.text, call.finish = reply.text, reply.finish
+        call.called = tuple(called.name for called in reply.calls)
         call.seconds = time.perf_counter() - began
-        self._finish(request, place, call, reply, [message("assistant", reply.text, reply.calls).key])
+        self._finish(request, position, call, reply, [message("assistant", reply.text, reply.calls).key])
         return reply, call
 
 

@@ -124,8 +124,8 @@ class InWorkerProcess(InProcess):
         start = msgspec.to_builtins(self._start)
         action, info = await self._env.reset(task=Task("program", params={"start": start}))
         while not info["ended"]:
-            taken = await self.actions.take(text_of(action))
-            passed = {"observation": taken.observation, "ended": self.actions.ended}
+            answer = await self.actions.take(text_of(action))
+            passed = {"observation": answer.observation, "ended": self.actions.ended}
             step = await self._env.step(json.dumps(passed))
             action, info = step.observation, step.info
         return text_of(action) if info["action"] else None

@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from palestra.agents.episode import CallBudget, SamplingRule
+from palestra.agents.episode import CallBudget, EpisodeCosts, SamplingRule
 from palestra.agents.gateway import Gateway, OpenEpisode
 from palestra.agents.hosted import Start
 from palestra.agents.limits import GatewayLimits
@@ -42,8 +42,8 @@ class _Playing:
     performance: Performance
     begun: bool = False
     ended: bool = False
-    counted: tuple[int, int, float] = (0, 0, 0.0)
-    """Prompt and sampled tokens, and dollars, that earlier turns have reported."""
+    reported: EpisodeCosts = field(default_factory=EpisodeCosts)
+    """What earlier turns have reported."""
 
 
 class Program:
@@ -193,13 +193,19 @@ class Program:
                 opened.record.door.close()
             self.gateway.forget(opened)
         async with self._lock:
-            if not self._playing:  # the last one out
+            if not self._playing:  # this was the last one
                 await self._served.aclose()
 
     def _performance(self, opened: OpenEpisode, conversation: Conversation) -> Performance:
-        messages = tuple({"role": one.role, "content": text_of(one.content)} for one in conversation.messages)
-        urls = (opened.openai_url, opened.anthropic_url, opened.key)
-        start = Start(*urls, self.gateway.model, messages, conversation.task, opened.mcp_url)
+        start = Start(
+            base_url=opened.openai_url,
+            anthropic_url=opened.anthropic_url,
+            api_key=opened.key,
+            model=self.gateway.model,
+            messages=tuple({"role": message.role, "content": text_of(message.content)} for message in conversation.messages),
+            task=conversation.task,
+            mcp_url=opened.mcp_url,
+        )
         if self._async:
             return InProcess(self._run, start)
         return InWorkerProcess(self._reference, start, self._variables)
@@ -211,13 +217,16 @@ class Program:
 
     def _completion(self, playing: _Playing, move: Move) -> Completion:
         record = playing.opened.record
-        prompt, sampled = record.prompt_tokens, record.sampled_tokens
-        before = playing.counted
-        usage = Usage(prompt - before[0], sampled - before[1], record.dollars - before[2])
-        playing.counted = (prompt, sampled, record.dollars)
+        costs, before = replace(record.costs), playing.reported
+        playing.reported = costs
+        usage = Usage(
+            costs.prompt_tokens - before.prompt_tokens,
+            costs.sampled_tokens - before.sampled_tokens,
+            costs.dollars - before.dollars,
+        )
         if move.action is not None:
             return Completion(move.action, usage=usage)
-        finish = Finish.BUDGET if record.spent else Finish.OVERFLOW if record.overflowed else Finish.EMPTY
+        finish = Finish.BUDGET if record.spent else Finish.OVERFLOW if record.counts.overflowed else Finish.EMPTY
         return Completion("", finish, usage=usage)
 
 

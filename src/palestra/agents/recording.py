@@ -42,27 +42,37 @@ class Recording(msgspec.Struct, frozen=True):
     def merged(self) -> float:
         """The share of calls after the first that continue known ids."""
         later = sum(self.links.values()) - self.links.get(Link.START, 0)
-        known = self.links.get(Link.EXTENDED, 0) + self.links.get(Link.REPEATED, 0)
-        return known / later if later else 1.0
+        continuing = self.links.get(Link.EXTENDED, 0) + self.links.get(Link.REPEATED, 0)
+        return continuing / later if later else 1.0
 
     def played(self, *, auxiliary: bool = False) -> PlayedRecord:
         """Return what a trajectory keeps. ``auxiliary`` calls are trained only if it is true."""
         trained = (CallRole.AGENT, CallRole.AUXILIARY) if auxiliary else (CallRole.AGENT,)
-        segments = tuple(one for role in trained for one in self.segments.get(role, ()))
-        left = tuple(Branch(str(role), one) for role in CallRole if role not in trained for one in self.segments.get(role, ()))
-        counts = (self.replayed, self.refused, self.overridden, self.ignored)
-        return PlayedRecord(segments, AgentRecord(self.calls, left, self.links, *counts))
+        segments = tuple(segment for role in trained for segment in self.segments.get(role, ()))
+        branches = tuple(
+            Branch(str(role), segment) for role in CallRole if role not in trained for segment in self.segments.get(role, ())
+        )
+        agent = AgentRecord(
+            calls=self.calls,
+            branches=branches,
+            links=self.links,
+            replayed=self.replayed,
+            refused=self.refused,
+            overridden=self.overridden,
+            ignored=self.ignored,
+        )
+        return PlayedRecord(segments, agent)
 
 
 def record(graph: CallGraph) -> Recording:
     """Return the recording of a finished episode."""
     recorders: dict[CallRole, SegmentRecorder] = {}
-    calls = sorted(graph.calls, key=lambda one: one.number)
+    calls = sorted(graph.calls, key=lambda call: call.number)
     roles = graph.roles()
     depths: dict[int, int] = {}
     for call in calls:  # a parent has a smaller number
         depths[call.number] = 0 if call.parent is None else depths.get(call.parent.number, 0) + 1
-    for call in sorted(calls, key=lambda one: (one.turn, depths[one.number], one.digest, one.number)):
+    for call in sorted(calls, key=lambda call: (call.turn, depths[call.number], call.digest, call.number)):
         if call.tokens is not None:
             recorders.setdefault(roles[call.number], SegmentRecorder()).add(call.tokens, call.turn)
     rows = [_row(call, roles[call.number]) for call in calls]

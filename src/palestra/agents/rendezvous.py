@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Rendezvous", "Taken"]
+__all__ = ["ActionAnswer", "Rendezvous"]
 
 
-class Taken(NamedTuple):
+class ActionAnswer(NamedTuple):
     """The answer to an action."""
 
     observation: str
@@ -34,7 +34,7 @@ class Rendezvous:
         """Held from an action to its observation."""
         self._last = ""
         self._action: asyncio.Future[str] | None = None
-        self._answer: asyncio.Future[Taken] | None = None
+        self._answer: asyncio.Future[ActionAnswer] | None = None
         self._playing = False
         """Whether the episode plays the action that waits for its observation."""
 
@@ -47,12 +47,12 @@ class Rendezvous:
         """Note that the episode plays the action that it has got."""
         self._playing = True
 
-    async def take(self, action: str) -> Taken:
+    async def take(self, action: str) -> ActionAnswer:
         """Take ``action`` in the environment and return the observation. After the end, return the last observation."""
         await self._turn.acquire()
         if self.ended:
             self._turn.release()
-            return Taken(self._last, played=False)
+            return ActionAnswer(self._last, played=False)
         assert self._action is not None
         self._answer = asyncio.get_running_loop().create_future()
         self._action.set_result(action)
@@ -68,5 +68,5 @@ class Rendezvous:
         answer, self._answer = self._answer, None
         played, self._playing = self._playing, False
         if answer is not None:
-            answer.set_result(Taken(observation, played))
+            answer.set_result(ActionAnswer(observation, played))
             self._turn.release()

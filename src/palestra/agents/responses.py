@@ -20,6 +20,7 @@ from palestra.agents.messages import (
     Pieces,
     decode,
     function_tool,
+    leading_system,
     message,
     neutral,
     quoted,
@@ -82,15 +83,15 @@ async def _read(data: bytes, pieces: Pieces) -> AgentRequest:
         messages = await pieces.messages([body.input], _user_text)
     else:
         messages = _joined(await pieces.messages(items, _items_of))
-    leading = next((at for at, one in enumerate(messages) if one.role != "system"), len(messages))
-    system = [body.instructions or "", *(one.text for one in messages[:leading])]
+    leading = leading_system(messages)
+    system = [body.instructions or "", *(message.text for message in messages[:leading])]
     form = (body.text or {}).get("format")
     ignored = [name for name, value in (("text.format", form), ("tool_choice", body.tool_choice)) if not neutral(value)]
     return AgentRequest(
         dialect="responses",
         model=body.model,
         messages=tuple(messages[leading:]),
-        system="\n\n".join(one for one in system if one),
+        system="\n\n".join(text for text in system if text),
         offered=pieces.tools(body.tools, _tools),
         stream=bool(body.stream),
         max_tokens=body.max_output_tokens,
@@ -155,13 +156,13 @@ def _one_reply(items: Sequence[AgentMessage]) -> AgentMessage:
 
 
 def _tools(raw: msgspec.Raw) -> list[dict[str, Any]]:
-    listed: list[_Tool] = decode(raw, list[_Tool] | None) or []
-    strange = [tool.type for tool in listed if tool.type != "function"]
+    tools: list[_Tool] = decode(raw, list[_Tool] | None) or []
+    strange = [tool.type for tool in tools if tool.type != "function"]
     if strange:
         raise BadRequest(
             f"tools of type {quoted(', '.join(strange))} are not known; the gateway takes functions", code="unsupported"
         )
-    return [function_tool(one.name, one.description, one.parameters) for one in listed]
+    return [function_tool(tool.name, tool.description, tool.parameters) for tool in tools]
 
 
 # ------------------------------------------------------------------------------------------------------------------ answers
@@ -192,11 +193,11 @@ def _call_item(reply: AgentReply, index: int, *, done: bool = True) -> dict[str,
 
 
 def _items(reply: AgentReply) -> list[dict[str, Any]]:
-    said = [_message_item(reply)] if reply.text or not reply.calls else []
-    return said + [_call_item(reply, index) for index in range(len(reply.calls))]
+    messages = [_message_item(reply)] if reply.text or not reply.calls else []
+    return messages + [_call_item(reply, index) for index in range(len(reply.calls))]
 
 
-def _whole(reply: AgentReply, request: AgentRequest, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+def _response_data(reply: AgentReply, request: AgentRequest, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
     cut = status == "incomplete"
     total = reply.prompt_tokens + reply.completion_tokens
     usage = {
@@ -234,7 +235,7 @@ def _status(reply: AgentReply) -> str:
 
 
 def _answer(reply: AgentReply, request: AgentRequest) -> bytes:
-    return msgspec.json.encode(_whole(reply, request, _status(reply), _items(reply)))
+    return msgspec.json.encode(_response_data(reply, request, _status(reply), _items(reply)))
 
 
 def _events(reply: AgentReply, request: AgentRequest) -> Iterator[bytes]:
@@ -243,7 +244,7 @@ def _events(reply: AgentReply, request: AgentRequest) -> Iterator[bytes]:
 
 
 def _event_data(reply: AgentReply, request: AgentRequest) -> Iterator[dict[str, Any]]:
-    begun = _whole(reply, request, "in_progress", [])
+    begun = _response_data(reply, request, "in_progress", [])
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
     index = 0
@@ -253,7 +254,7 @@ def _event_data(reply: AgentReply, request: AgentRequest) -> Iterator[dict[str, 
     for number in range(len(reply.calls)):
         yield from _call_data(reply, number, index + number)
     status = _status(reply)
-    yield {"type": f"response.{status}", "response": _whole(reply, request, status, _items(reply))}
+    yield {"type": f"response.{status}", "response": _response_data(reply, request, status, _items(reply))}
 
 
 def _text_data(reply: AgentReply) -> Iterator[dict[str, Any]]:

@@ -33,7 +33,7 @@ async def served(app: Any, host: str, port: int, limits: GatewayLimits) -> Async
         from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
         from uvicorn.server import ServerState
     except ImportError as error:
-        raise MissingExtra(f"the gateway needs uvicorn: {how_to_install('serve')} ({error})") from None
+        raise MissingExtra(f"the gateway needs uvicorn: {how_to_install('serve')} ({error})") from error
     # An answer to a client that went away is not an error of the gateway: uvicorn must not log it.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
@@ -46,7 +46,7 @@ async def served(app: Any, host: str, port: int, limits: GatewayLimits) -> Async
             opened[self] = None
             self._head = self.loop.call_later(limits.head_seconds, self._give_up)
             if len(opened) > limits.connections:
-                idle = next((one for one in opened if not one.answering), self)
+                idle = next((connection for connection in opened if not connection.answering), self)
                 idle.transport.abort()
 
         @property

@@ -25,7 +25,7 @@ import msgspec
 from palestra.agents.holdings import CALL, REQUEST, Holdings
 from palestra.agents.limits import GatewayLimits
 from palestra.agents.messages import BadRequest, quoted
-from palestra.agents.rendezvous import Taken
+from palestra.agents.rendezvous import ActionAnswer
 from palestra.trajectory import ToolCall
 from palestra.trajectory.calls import format_call, parse_results
 
@@ -88,7 +88,7 @@ class ToolDoor:
     def __init__(
         self,
         offered: Callable[[], Sequence[Mapping[str, Any]]],
-        take: Callable[[str], Awaitable[Taken]],
+        take: Callable[[str], Awaitable[ActionAnswer]],
         ended: Callable[[], bool],
         held: Holdings,
         pending: int = GatewayLimits().pending,
@@ -117,7 +117,7 @@ class ToolDoor:
             if message.method == "tools/call":
                 return DoorAnswer(await self._once(message, body, session))
             if message.method == "tools/list":
-                return DoorAnswer(_result(message, {"tools": [_listed(one) for one in self._tools().values()]}))
+                return DoorAnswer(_result(message, {"tools": [_listed(schema) for schema in self._tools().values()]}))
             if message.method == "ping":
                 return DoorAnswer(_result(message, {}))
             raise _Refused(_NO_METHOD, f"there is no method {quoted(message.method)}")
@@ -142,7 +142,7 @@ class ToolDoor:
 
     def _enter(self) -> str:
         if len(self._sessions) >= _SESSIONS:
-            idle = [one for one, calls in self._sessions.items() if all(task.done() for task in calls.values())]
+            idle = [session for session, calls in self._sessions.items() if all(task.done() for task in calls.values())]
             if not idle:
                 raise BadRequest(f"{_SESSIONS} MCP sessions of this episode wait", status=429, code="rate_limit_exceeded")
             self.leave(idle[0])
@@ -160,8 +160,8 @@ class ToolDoor:
         }
 
     def _tools(self) -> dict[str, Mapping[str, Any]]:
-        offered = [one.get("function", one) for one in self._offered()]
-        return {"act": _ACT} | {one["name"]: one for one in offered}
+        schemas = [schema.get("function", schema) for schema in self._offered()]
+        return {"act": _ACT} | {schema["name"]: schema for schema in schemas}
 
     async def _once(self, message: _Message, body: bytes, session: str) -> bytes:
         calls = self._sessions.get(session)
@@ -172,7 +172,7 @@ class ToolDoor:
         if task is None:
             action, called = self._action(message.params)
             if self._ended():
-                return _result(message, _said(_OVER, error=True))
+                return _result(message, _text_content(_OVER, error=True))
             if self._running >= self._pending:
                 text = f"{self._running} calls of this episode wait for their step, which is the limit (GatewayLimits.pending)"
                 raise BadRequest(text, status=429, code="rate_limit_exceeded")
@@ -206,14 +206,14 @@ class ToolDoor:
         return arguments["action"], False
 
     async def _step(self, message: _Message, action: str, *, called: bool) -> bytes:
-        taken = await self._take(action)
-        if not taken.played:  # it waited while another call ended the episode
-            return _result(message, _said(_OVER, error=True))
+        answer = await self._take(action)
+        if not answer.played:  # it waited while another call ended the episode
+            return _result(message, _text_content(_OVER, error=True))
         if not called:
-            return _result(message, _said(taken.observation))
-        results = parse_results(taken.observation)
-        text = "\n".join(one.text for one in results)
-        return _result(message, _said(text, error=not all(one.ok for one in results)))
+            return _result(message, _text_content(answer.observation))
+        results = parse_results(answer.observation)
+        text = "\n".join(result.text for result in results)
+        return _result(message, _text_content(text, error=not all(result.ok for result in results)))
 
 
 def _kept(task: "asyncio.Task[bytes]") -> int:
@@ -226,7 +226,7 @@ def _listed(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": schema["name"], "description": schema.get("description") or "", "inputSchema": parameters}
 
 
-def _said(text: str, *, error: bool = False) -> dict[str, Any]:
+def _text_content(text: str, *, error: bool = False) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "isError": error}
 
 

@@ -69,7 +69,7 @@ class UpstreamCalls:
         try:
             reply = _checked(_READERS[request.dialect](msgspec.json.decode(answer)))
         except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
-            raise PolicyError(f"{mask_url(self.upstream.base_url)} gave no answer of its API: {error!r}") from None
+            raise PolicyError(f"{mask_url(self.upstream.base_url)} gave no answer of its API: {error!r}") from error
         return msgspec.structs.replace(reply, body=answer)
 
     async def post(self, path: str, body: bytes) -> bytes:
@@ -155,16 +155,16 @@ def _tokens(usage: Any, name: str) -> int:
 
 def _from_chat(body: Any) -> AgentReply:
     choice = body["choices"][0]
-    said, usage = choice["message"], body.get("usage") or {}
+    answer, usage = choice["message"], body.get("usage") or {}
     calls = tuple(
-        FunctionCall(one["function"]["name"], one["function"].get("arguments") or "{}", one.get("id") or "")
-        for one in said.get("tool_calls") or ()
+        FunctionCall(call["function"]["name"], call["function"].get("arguments") or "{}", call.get("id") or "")
+        for call in answer.get("tool_calls") or ()
     )
     return AgentReply(
         id=str(body["id"]).removeprefix("chatcmpl-"),
-        text=said.get("content") or said.get("refusal") or "",
+        text=answer.get("content") or answer.get("refusal") or "",
         calls=calls,
-        reasoning=said.get("reasoning_content") or said.get("reasoning") or "",
+        reasoning=answer.get("reasoning_content") or answer.get("reasoning") or "",
         finish=_FINISHES.get(choice.get("finish_reason"), "stop"),
         prompt_tokens=_tokens(usage, "prompt_tokens"),
         completion_tokens=_tokens(usage, "completion_tokens"),
@@ -174,11 +174,11 @@ def _from_chat(body: Any) -> AgentReply:
 
 def _from_responses(body: Any) -> AgentReply:
     items, usage = body["output"], body.get("usage") or {}
-    parts = [part for one in items if one["type"] == "message" for part in one["content"]]
+    parts = [part for item in items if item["type"] == "message" for part in item["content"]]
     calls = tuple(
-        FunctionCall(one["name"], one.get("arguments") or "{}", one["call_id"])
-        for one in items
-        if one["type"] == "function_call"
+        FunctionCall(item["name"], item.get("arguments") or "{}", item["call_id"])
+        for item in items
+        if item["type"] == "function_call"
     )
     finish = _FINISHES.get(body.get("status"), "tool_calls" if calls else "stop")
     return AgentReply(
@@ -195,16 +195,16 @@ def _from_responses(body: Any) -> AgentReply:
 def _from_anthropic(body: Any) -> AgentReply:
     blocks, usage = body["content"], body.get("usage") or {}
     calls = tuple(
-        FunctionCall(one["name"], msgspec.json.encode(one.get("input") or {}).decode(), one["id"])
-        for one in blocks
-        if one["type"] == "tool_use"
+        FunctionCall(block["name"], msgspec.json.encode(block.get("input") or {}).decode(), block["id"])
+        for block in blocks
+        if block["type"] == "tool_use"
     )
     counted = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     return AgentReply(
         id=str(body["id"]).removeprefix("msg_"),
-        text="".join(one["text"] for one in blocks if one["type"] == "text"),
+        text="".join(block["text"] for block in blocks if block["type"] == "text"),
         calls=calls,
-        reasoning="".join(one.get("thinking", "") for one in blocks if one["type"] == "thinking"),
+        reasoning="".join(block.get("thinking", "") for block in blocks if block["type"] == "thinking"),
         finish=_FINISHES.get(body.get("stop_reason"), "stop"),
         stop=body.get("stop_sequence") or "",
         prompt_tokens=sum(_tokens(usage, name) for name in counted),
