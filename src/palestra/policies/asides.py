@@ -1,4 +1,4 @@
-"""Conversations beside the episode, for strategies that call a policy more than once per turn.
+"""Conversations besides that of the episode, for strategies that call a policy more than once per turn.
 
 An ``Aside`` is a conversation of its own: its messages, its memory and its random numbers. The policy that is called in it
 keeps there what it has rendered and sampled, so the next call in the same aside extends the same token segment. ``fork`` copies
@@ -132,13 +132,13 @@ def cost_of(completion: Completion) -> Usage:
     return Usage(sum(len(tokens.prompt) for tokens in sampled), sum(len(tokens.ids) for tokens in sampled))
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
-    retries = {key: one.retries.get(key, 0) + other.retries.get(key, 0) for key in {**one.retries, **other.retries}}
+def _sum(usage: Usage, added: Usage) -> Usage:
+    reasons = {**usage.retries, **added.retries}
     return Usage(
-        one.prompt_tokens + other.prompt_tokens,
-        one.completion_tokens + other.completion_tokens,
-        one.dollars + other.dollars,
-        retries,
+        prompt_tokens=usage.prompt_tokens + added.prompt_tokens,
+        completion_tokens=usage.completion_tokens + added.completion_tokens,
+        dollars=usage.dollars + added.dollars,
+        retries={reason: usage.retries.get(reason, 0) + added.retries.get(reason, 0) for reason in reasons},
     )
 
 

@@ -21,7 +21,7 @@ from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.foundation.confidential import mask_url
 from palestra.foundation.connections import Connections
 from palestra.inference.endpoints import Address
-from palestra.policies.chat_wire import Answer, is_overflow, read_answer, tool_specs, wire_messages
+from palestra.policies.chat_wire import ChatAnswer, is_overflow, read_answer, tool_specs, wire_messages
 from palestra.policies.history import FullHistory, History
 from palestra.policies.limits import Budget, Gate, SpendingRecord
 from palestra.policies.shots import NoShots, Shots
@@ -150,7 +150,7 @@ class ChatPolicy:
 
     # ------------------------------------------------------------------------------------------------------------- one answer
 
-    async def _ask(self, messages: Sequence[Message], seed: int) -> Answer | None:
+    async def _ask(self, messages: Sequence[Message], seed: int) -> ChatAnswer | None:
         """One answer, however many calls it takes; ``None`` if the budget is spent."""
         body = msgspec.json.encode({**self._fixed, "messages": wire_messages(messages, native=self._native), "seed": seed})
         failed: list[_Again] = []
@@ -172,13 +172,13 @@ class ChatPolicy:
             finally:
                 self.gate.leave()
             self.gate.answered()
-            answer.retries = dict(Counter(one.reason for one in failed))
+            answer.retries = dict(Counter(attempt.reason for attempt in failed))
             self.ledger.add(self._usage(answer))
             return answer
         raise InfrastructureError(f"{self._address}: {len(failed)} calls failed, the last one with: {failed[-1]}")
 
     def _attempts(self, failed: Sequence[_Again]) -> int:
-        if self.ledger.calls or any(one.reason != _NO_CONNECTION for one in failed):
+        if self.ledger.calls or any(attempt.reason != _NO_CONNECTION for attempt in failed):
             return self.endpoint.attempts
         return min(self.endpoint.first_attempts, self.endpoint.attempts)
 
@@ -186,7 +186,7 @@ class ChatPolicy:
         grown: float = min(0.25 * 2**attempt, self.endpoint.longest_wait)
         return max(problem.wait or 0.0, random.uniform(0.5, 1.0) * grown)  # noqa: S311 - the jitter of a retry
 
-    async def _call(self, body: bytes) -> Answer:
+    async def _call(self, body: bytes) -> ChatAnswer:
         """One HTTP call."""
         try:
             session = await self._connections.session()
@@ -201,7 +201,7 @@ class ChatPolicy:
             raise _Again(str(error) or repr(error), reason, lost=lost) from error
         raise AssertionError("_refuse always raises")
 
-    def _read(self, data: bytes) -> Answer:
+    def _read(self, data: bytes) -> ChatAnswer:
         """The answer as it is: what the model wrote must not be changed, even if it looks like a part of the address."""
         try:
             return read_answer(data)
@@ -216,7 +216,7 @@ class ChatPolicy:
             raise _Overflow
         raise PolicyError(f"{self._address} refused the call: {told}")
 
-    def _usage(self, answer: Answer) -> Usage:
+    def _usage(self, answer: ChatAnswer) -> Usage:
         dollars = self.endpoint.dollars(answer.prompt_tokens, answer.completion_tokens)
         return Usage(answer.prompt_tokens, answer.completion_tokens, dollars, answer.retries)
 

@@ -16,7 +16,7 @@ from palestra.errors import PolicyError
 from palestra.trajectory import Content, Image, Message, Text, ToolCall, text_of
 from palestra.trajectory.calls import format_call, parse_calls, parse_results
 
-__all__ = ["Answer", "is_overflow", "read_answer", "tool_specs", "wire_messages"]
+__all__ = ["ChatAnswer", "is_overflow", "read_answer", "tool_specs", "wire_messages"]
 
 
 class _WireFunction(msgspec.Struct):
@@ -52,7 +52,7 @@ class _Body(msgspec.Struct):
     usage: _Usage | None = None
 
 
-class Answer(msgspec.Struct):
+class ChatAnswer(msgspec.Struct):
     """An answer of the endpoint in our words."""
 
     text: str
@@ -68,7 +68,7 @@ class Answer(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Body)
 
 
-def read_answer(data: bytes) -> Answer:
+def read_answer(data: bytes) -> ChatAnswer:
     """What the body of a successful answer says."""
     try:
         body = _decoder.decode(data)
@@ -77,7 +77,7 @@ def read_answer(data: bytes) -> Answer:
         raise PolicyError(f"the endpoint did not answer with a chat completion: {error}; got {data[:300]!r}") from None
     reply, usage = choice.message, body.usage or _Usage()
     calls = [format_call(_canonical(call)) for call in reply.tool_calls or ()]
-    return Answer(
+    return ChatAnswer(
         text="\n".join(part for part in (reply.content or reply.refusal or "", *calls) if part),
         reasoning=reply.reasoning_content or reply.reasoning or "",
         cut=choice.finish_reason == "length",

@@ -54,12 +54,12 @@ def likelihood(conversation: Conversation, replies: Sequence[Completion]) -> lis
     Raises:
         PolicyError: The policy does not record log-probs.
     """
-    found = [reply.tokens for reply in replies]
-    if any(tokens is None for tokens in found):
+    sampled = [reply.tokens for reply in replies]
+    if any(tokens is None for tokens in sampled):
         raise PolicyError(
             'the judge "likelihood" needs log-probs, which only hf:, vllm: and sglang: models have: use judge=majority'
         )
-    return [float(np.mean(tokens.logprobs)) if tokens is not None and len(tokens.ids) else -np.inf for tokens in found]
+    return [float(np.mean(tokens.logprobs)) if tokens is not None and len(tokens.ids) else -np.inf for tokens in sampled]
 
 
 class BestOf(Strategy):
@@ -113,6 +113,6 @@ class BestOf(Strategy):
         aside.messages = [*before, with_text(latest, f"{shown}\n\n{self.request}")]
         judgment = await calls.ask(aside)
         calls.keep(judgment)
-        found = re.search(r"\d+", judgment.text)
-        chosen = int(found[0]) if found and len(found[0]) < 9 else 1
-        return [float(number == chosen) for number in range(1, len(replies) + 1)]
+        number = re.search(r"\d+", judgment.text)
+        chosen = int(number[0]) if number and len(number[0]) < 9 else 1
+        return [1.0 if position == chosen else 0.0 for position in range(1, len(replies) + 1)]

@@ -51,7 +51,9 @@ class Window:
 
     async def view(self, conversation: Conversation, ask: Ask) -> Sequence[Message]:
         head = _head(conversation)
-        replies = [at for at, one in enumerate(conversation.messages) if one.role == "assistant" and at >= head]
+        replies = [
+            number for number, message in enumerate(conversation.messages) if message.role == "assistant" and number >= head
+        ]
         if len(replies) <= self.turns:
             return conversation.messages
         return [*conversation.messages[:head], *conversation.messages[replies[-self.turns] :]]

@@ -71,14 +71,14 @@ class Gate:
         if not self._queue and self.inside < self.width and not self._closed_until:
             self.inside += 1
             return
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(place)
+        admission: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(admission)
         self._let_in()
         try:
-            await place
+            await admission
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                self.leave()  # it got its place at the moment when it gave up
+            if admission.done() and not admission.cancelled():
+                self.leave()  # it was admitted at the moment when it gave up
             raise
 
     def leave(self) -> None:
@@ -108,7 +108,7 @@ class Gate:
 
     def _let_in(self) -> None:
         while self._queue and self.inside < self.width and not self._closed_until:
-            place = self._queue.popleft()
-            if not place.done():
+            admission = self._queue.popleft()
+            if not admission.done():
                 self.inside += 1
-                place.set_result(None)
+                admission.set_result(None)

@@ -63,8 +63,8 @@ class Scratchpad(Strategy):
 
 
 def _followed_by(message: Message, rest: Sequence[Message]) -> Message:
-    for one in rest:
-        content = one.content if isinstance(one.content, tuple) else (Text(one.content),)
+    for following in rest:
+        content = following.content if isinstance(following.content, tuple) else (Text(following.content),)
         shown = with_text(message, "The latest observation:\n").content
         parts = shown if isinstance(shown, tuple) else (Text(shown),)
         joined: Content = (*parts, *content)

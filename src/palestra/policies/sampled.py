@@ -106,8 +106,8 @@ class SampledPolicy:
         episode.shown, episode.prompt, episode.sampled, episode.reply = shown, tokens.prompt, tokens.ids, text
         if not len(tokens.ids):
             finish = Finish.EMPTY
-        sampled = (*notes, tokens)
-        usage = Usage(sum(len(one.prompt) for one in sampled), sum(len(one.ids) for one in sampled))
+        calls = (*notes, tokens)
+        usage = Usage(sum(len(call.prompt) for call in calls), sum(len(call.ids) for call in calls))
         return Completion(text, finish, reasoning, tokens, notes, usage)
 
     async def _prompt(self, episode: _EpisodeMemory, shown: tuple[Message, ...], conversation: Conversation) -> Ints:
@@ -131,21 +131,21 @@ class SampledPolicy:
         system = tuple(message for message in shown[:1] if message.role == "system")
         key = (*system, *shots)
         if key not in self._prefixes:
-            whole = self.renderer.first((*key, *shown[len(system) :]))
-            self._prefixes[key] = self._split(whole, shown[len(system) :])
-            return whole
+            prompt = self.renderer.first((*key, *shown[len(system) :]))
+            self._prefixes[key] = self._split(prompt, shown[len(system) :])
+            return prompt
         prefix = self._prefixes[key]
         tail = None if prefix is None else self._tail(prefix, shown[len(system) :])
         if prefix is None or tail is None:
             return self.renderer.first((*key, *shown[len(system) :]))
         return ints(np.concatenate([prefix, tail]))
 
-    def _split(self, whole: Ints, shown: Sequence[Message]) -> Ints | None:
-        """What of ``whole`` stands before ``shown``; ``None`` if the two cannot be told apart."""
-        tail = self._tail(whole, shown)
-        if tail is None or not np.array_equal(whole[len(whole) - len(tail) :], tail):
+    def _split(self, prompt: Ints, shown: Sequence[Message]) -> Ints | None:
+        """Return what of ``prompt`` stands before ``shown``; ``None`` if the two cannot be told apart."""
+        tail = self._tail(prompt, shown)
+        if tail is None or not np.array_equal(prompt[len(prompt) - len(tail) :], tail):
             return None
-        return ints(whole[: len(whole) - len(tail)])
+        return ints(prompt[: len(prompt) - len(tail)])
 
     def _tail(self, prefix: Ints, shown: Sequence[Message]) -> Ints | None:
         return self.renderer.extend(prefix, ints([self.renderer.stop_ids[0]]), shown)

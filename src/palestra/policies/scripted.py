@@ -73,8 +73,8 @@ def as_policy(policy: Policy | Callable[[str], Any] | str) -> Policy:
     """
     if isinstance(policy, str):
         if policy not in BUILT_IN:
-            known = ", ".join(f'"{name}"' for name in BUILT_IN)
-            raise UsageError(f'no policy is called "{policy}"; there are {known}, or pass an object or a function')
+            names = ", ".join(f'"{name}"' for name in BUILT_IN)
+            raise UsageError(f'no policy is called "{policy}"; there are {names}, or pass an object or a function')
         return BUILT_IN[policy]()
     if isinstance(policy, type) and hasattr(policy, "act"):
         raise UsageError(f"a policy is an object, got the class {policy.__name__}: pass {policy.__name__}()")

@@ -176,14 +176,14 @@ class _Growing:
         node.visits += 1
         sound = [pair for pair in zip(replies, branches, strict=True) if pair[0].finish is Finish.STOP]
         shares = Counter(reply.text for reply, _ in sound)
-        found = False
+        tried = False
         for reply, branch in sound:
             if reply.text in node.tried or self.search.left <= 0 or self._solved:
                 continue
-            found = True
+            tried = True
             node.tried.add(reply.text)
             await self._try(node, reply, branch, math.log(shares[reply.text] / self.width))
-        return found
+        return tried
 
     async def _try(self, node: _Node, reply: Completion, branch: Aside, chance: float) -> None:
         """Take the action of ``reply`` in a copy of the environment of ``node``."""
@@ -192,14 +192,14 @@ class _Growing:
         self._made.append(twin)
         step = Step(*await twin.step(reply.text))
         moves = (*node.moves, _Move(reply, branch, text_of(step.observation)))
-        found = _Node(twin, self.search.branch(branch), moves, node.total + step.reward, node.chance + chance)
+        child = _Node(twin, self.search.branch(branch), moves, node.total + step.reward, node.chance + chance)
         solved = (step.terminated or step.truncated) and step.info.get("success") is True
-        if solved or self._best is None or found.total > self._best.total:
-            self._best = found
+        if solved or self._best is None or child.total > self._best.total:
+            self._best = child
         self._solved = self._solved or solved
         if not (step.terminated or step.truncated) and self._is_new(twin, step.observation):
-            found.aside.messages.append(observed(step.observation, step.info))
-            self._push(found)
+            child.aside.messages.append(observed(step.observation, step.info))
+            self._push(child)
 
     def _is_new(self, env: AsyncEnv, observation: Content) -> bool:
         """Return whether this state has not been seen, and remember it."""

@@ -76,10 +76,9 @@ class Strategy:
 
     def thread(self, conversation: Conversation) -> "Thread":
         """Return what the strategy keeps of this episode."""
-        found = conversation.memory.get("strategy")
-        if found is None:
-            found = conversation.memory["strategy"] = Thread(Aside(conversation, "strategy"))
-        thread: Thread = found
+        thread: Thread | None = conversation.memory.get("strategy")
+        if thread is None:
+            thread = conversation.memory["strategy"] = Thread(Aside(conversation, "strategy"))
         return thread
 
 
@@ -107,5 +106,5 @@ class Thread:
 
 def split_reply(reply: str, label: str = "Action:") -> tuple[str, str]:
     """Return what stands before the last ``label`` and after it. Without the label, all of ``reply`` is the second part."""
-    before, found, after = reply.rpartition(label)
-    return (before.strip(), after.strip()) if found else ("", reply)
+    before, separator, after = reply.rpartition(label)
+    return (before.strip(), after.strip()) if separator else ("", reply)
