@@ -74,7 +74,7 @@ def to_art(played: Trajectory, *, tokenizer: Any = None) -> Any:
 
 def _history(played: Trajectory) -> list[Any]:
     (flat,) = flatten(played)
-    history: list[Any] = [{"role": one.role, "content": text_of(one.content)} for one in opening_of(played.info)]
+    history: list[Any] = [{"role": message.role, "content": text_of(message.content)} for message in opening_of(played.info)]
     for number, turn in enumerate(played.turns):
         message = observed(turn.observation, played.turns[number - 1].info if number else played.info)
         history.append({"role": message.role, "content": text_of(message.content)})
@@ -87,8 +87,8 @@ def _choice(completion: Any, ids: list[int], logprobs: list[float]) -> Any:
     from openai.types.chat.chat_completion import Choice
 
     content: list[dict[str, Any]] = [
-        {"token": f"token_id:{one}", "logprob": logprob, "bytes": None, "top_logprobs": []}
-        for one, logprob in zip(ids, logprobs, strict=True)
+        {"token": f"token_id:{token_id}", "logprob": logprob, "bytes": None, "top_logprobs": []}
+        for token_id, logprob in zip(ids, logprobs, strict=True)
     ]
     return Choice.model_validate(
         {

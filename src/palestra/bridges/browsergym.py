@@ -77,10 +77,10 @@ class BrowserGymEnv(AsyncEnv):
         if self._process is None or self._process.pid is None:
             self._process = Piped("BrowserGym", _python, _SCRIPT, _variables())
             await self._process.begin({**self._order, "chromium": chromium_program()}, RESET_SECONDS)
-        found = await self._process.ask({"do": "reset", "seed": self.task.seed & LARGEST_SEED}, RESET_SECONDS)
-        self._turn, self._score, self._tree = 0, 0.0, found["tree"]
+        page = await self._process.ask({"do": "reset", "seed": self.task.seed & LARGEST_SEED}, RESET_SECONDS)
+        self._turn, self._score, self._tree = 0, 0.0, page["tree"]
         how = _HOW.format(actions=described(_ACTIONS), turns=self.max_turns)
-        return f"{how}\n\n{_text(found)}", {"max_turns": self.max_turns}
+        return f"{how}\n\n{_text(page)}", {"max_turns": self.max_turns}
 
     async def step(self, action: str) -> Step:
         assert self._process is not None
@@ -91,11 +91,11 @@ class BrowserGymEnv(AsyncEnv):
         if not call:
             problem = order.problem or "Only addresses that begin with http:// or https:// can be opened."
             return self._ended(Step(problem, 0.0, False, last, {"format_error": bool(order.problem)}))
-        found = await self._process.ask({"do": "step", "action": call}, STEP_SECONDS)
-        self._tree = found["tree"]
-        self._score += found["reward"]
-        over = found["terminated"] or order.name == "stop"
-        return self._ended(Step(_text(found), found["reward"], over, not over and (found["truncated"] or last), {}))
+        page = await self._process.ask({"do": "step", "action": call}, STEP_SECONDS)
+        self._tree = page["tree"]
+        self._score += page["reward"]
+        over = page["terminated"] or order.name == "stop"
+        return self._ended(Step(_text(page), page["reward"], over, not over and (page["truncated"] or last), {}))
 
     def _ended(self, step: Step) -> Step:
         info = dict(step.info)
@@ -121,19 +121,19 @@ class BrowserGymEnv(AsyncEnv):
             await process.end()
 
 
-def _text(found: Mapping[str, Any]) -> str:
+def _text(page: Mapping[str, Any]) -> str:
     """Return the observation. BrowserGym quotes the texts of pages in its tree; the goal, titles and errors are quoted here."""
-    lines = [f"Task: {_quoted(found['goal'])}", f"Address: {cleaned(found['url'])}"]
-    if len(found["urls"]) > 1:
+    lines = [f"Task: {_quoted(page['goal'])}", f"Address: {cleaned(page['url'])}"]
+    if len(page["urls"]) > 1:
         lines += [
-            f"Tab {place}{' (shown)' if place == found['tab'] else ''}: {_quoted(title)} at {cleaned(url)}"
-            for place, (title, url) in enumerate(zip(found["titles"], found["urls"], strict=True))
+            f"Tab {number}{' (shown)' if number == page['tab'] else ''}: {_quoted(title)} at {cleaned(url)}"
+            for number, (title, url) in enumerate(zip(page["titles"], page["urls"], strict=True))
         ]
-    if found["focused"]:
-        lines.append(f"Focused: [{found['focused']}]")
-    if found["error"]:
-        lines.insert(0, f"The action failed: {_quoted(found['error'][:_LONGEST_ERROR])}")
-    return "\n".join((*lines, found["tree"]))
+    if page["focused"]:
+        lines.append(f"Focused: [{page['focused']}]")
+    if page["error"]:
+        lines.insert(0, f"The action failed: {_quoted(page['error'][:_LONGEST_ERROR])}")
+    return "\n".join((*lines, page["tree"]))
 
 
 def _quoted(text: str) -> str:

@@ -33,7 +33,9 @@ _CALLS: Mapping[str, Callable[[Mapping[str, str]], str]] = {
     "drag": lambda given: f"drag_and_drop({given['element']!r}, {given['target']!r})",
     "scroll": lambda given: f"scroll(0, {_PIXELS if given['direction'] == 'down' else -_PIXELS})",
     "click_at": lambda given: f"mouse_click({float(given['x'])}, {float(given['y'])})",
-    "drag_at": lambda given: f"mouse_drag_and_drop({', '.join(str(float(given[one])) for one in ('x', 'y', 'to_x', 'to_y'))})",
+    "drag_at": lambda given: (
+        f"mouse_drag_and_drop({', '.join(str(float(given[name])) for name in ('x', 'y', 'to_x', 'to_y'))})"
+    ),
     "wait": lambda given: "noop(500)",
     "goto": lambda given: f"goto({given['address']!r})",
     "go_back": lambda given: "go_back()",

@@ -52,7 +52,7 @@ def _made(asked: dict[str, Any]) -> Any:
 
 def _seen(observation: dict[str, Any]) -> dict[str, Any]:
     flatten = importlib.import_module("browsergym.utils.obs").flatten_axtree_to_str
-    goal = [one["text"] for one in observation["goal_object"] if one["type"] == "text"]
+    goal = [part["text"] for part in observation["goal_object"] if part["type"] == "text"]
     return {
         "goal": "\n".join(goal),
         "url": observation["url"],

@@ -40,7 +40,7 @@ def register_in_gem(pattern: str = "*", *, prefix: str = "palestra:") -> list[st
         env = gem.make("palestra:game:GuessTheNumber-v0")
     """
     registry = framework("gem", "gem.envs.registration", "ENV_REGISTRY", "register")
-    names: dict[str, dict[str, Any]] = {f"{prefix}{known.id}": {"env": known.id} for known in list_envs(pattern)}
+    names: dict[str, dict[str, Any]] = {f"{prefix}{spec.id}": {"env": spec.id} for spec in list_envs(pattern)}
     for name, kwargs in [("palestra", {}), *names.items()]:
         registry.ENV_REGISTRY.pop(name, None)  # registering twice raises an error
         registry.register(name, "palestra.bridges.gem:gem_env", **kwargs)

@@ -43,7 +43,7 @@ class ToolUse(NamedTuple):
     failed: bool
 
 
-class EpisodeTool(Protocol):
+class ActionTool(Protocol):
     """A tool that finds its own call in an action."""
 
     tool_type: str
@@ -113,7 +113,7 @@ class ToolEnvWrapper(Wrapper):
     def __init__(
         self,
         env: AsyncEnv,
-        tools: Sequence[EpisodeTool],
+        tools: Sequence[ActionTool],
         tool_reward: float = 0.0,
         tool_success_reward: float = 0.0,
         max_tool_uses: int | None = 10,

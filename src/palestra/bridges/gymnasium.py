@@ -107,10 +107,10 @@ class GymnasiumEnv(Env):
 def without_colors(text: str) -> str:
     """Return ``text`` with ``<red>F</red>`` in place of ANSI colors. Often only a color shows where the player stands."""
 
-    def tagged(found: re.Match[str]) -> str:
-        color = next((int(code) % 10 for code in found[1].split(";") if len(code) == 2), 8)
+    def tagged(colored: re.Match[str]) -> str:
+        color = next((int(code) % 10 for code in colored[1].split(";") if len(code) == 2), 8)
         name = _COLORS[color] if color < len(_COLORS) else "colored"
-        return f"<{name}>{found[2]}</{name}>"
+        return f"<{name}>{colored[2]}</{name}>"
 
     return _CONTROL.sub("", _COLORED.sub(tagged, text))
 
@@ -120,5 +120,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     return tuple(map(_plain, value)) if isinstance(value, tuple) else value

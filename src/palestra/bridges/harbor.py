@@ -76,6 +76,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     base = framework("harbor", "harbor.environments.base", "BaseEnvironment", "ExecResult")
     offers = framework("harbor", "harbor.environments.capabilities", "EnvironmentCapabilities").EnvironmentCapabilities
-    known = {"__module__": __name__, "__doc__": "A box of Palestra per trial of Harbor.", "result": base.ExecResult}
-    body = {**known, "type": staticmethod(lambda: "palestra"), "capabilities": offers(disable_internet=True)}
+    attributes = {"__module__": __name__, "__doc__": "A box of Palestra per trial of Harbor.", "result": base.ExecResult}
+    body = {**attributes, "type": staticmethod(lambda: "palestra"), "capabilities": offers(disable_internet=True)}
     return globals().setdefault(name, type(base.BaseEnvironment)(name, (_Box, base.BaseEnvironment), body))

@@ -33,7 +33,7 @@ class InspectSamples:
             raise UsageError(f'"{path}" is not a task of Inspect: write inspect:MODULE:FUNCTION of a function with @task')
         self.task = made = function(**settings)
         self.samples = list(made.dataset)
-        if made.sandbox or any(one.sandbox or one.files or one.setup for one in self.samples):
+        if made.sandbox or any(sample.sandbox or sample.files or sample.setup for sample in self.samples):
             raise UsageError(f'"{path}" needs a sandbox of Inspect, which Palestra does not run')
         if not made.scorer:
             raise UsageError(f'"{path}" has no scorer, so its episodes would have no reward')
@@ -41,7 +41,10 @@ class InspectSamples:
     @property
     def sha256(self) -> str:
         """Hash of inputs and targets."""
-        rows = [(one.input if isinstance(one.input, str) else [m.text for m in one.input], one.target) for one in self.samples]
+        rows = [
+            (sample.input if isinstance(sample.input, str) else [message.text for message in sample.input], sample.target)
+            for sample in self.samples
+        ]
         return hashlib.sha256(encode_json(rows)).hexdigest()
 
     def __len__(self) -> int:
@@ -76,11 +79,11 @@ class InspectEnv(AsyncEnv):
 
     async def step(self, action: str) -> Step:
         await self._replies.put(action)
-        found = await self._next()
-        if isinstance(found, dict):
-            return Step("", found["value"], True, False, {"success": found["value"] >= 1.0, "metrics": found["metrics"]})
-        since = max(at for at, one in enumerate(found) if one.role == "assistant") + 1
-        return Step("\n\n".join(one["content"] for one in _texts(found[since:])), 0.0, False, False, {})
+        asked = await self._next()
+        if isinstance(asked, dict):
+            return Step("", asked["value"], True, False, {"success": asked["value"] >= 1.0, "metrics": asked["metrics"]})
+        since = max(number for number, message in enumerate(asked) if message.role == "assistant") + 1
+        return Step("\n\n".join(message["content"] for message in _texts(asked[since:])), 0.0, False, False, {})
 
     async def close(self) -> None:
         running, self._running = self._running, None
@@ -90,10 +93,10 @@ class InspectEnv(AsyncEnv):
 
     async def _next(self) -> Any:
         """Return the messages to answer, or the score."""
-        found = await self._asked.get()
-        if isinstance(found, Exception):
-            raise EnvError(f"{self._path}: {type(found).__name__}: {found}") from found
-        return found
+        asked = await self._asked.get()
+        if isinstance(asked, Exception):
+            raise EnvError(f"{self._path}: {type(asked).__name__}: {asked}") from asked
+        return asked
 
     async def _solve(self, sample: Any) -> None:
         try:
@@ -106,18 +109,19 @@ class InspectEnv(AsyncEnv):
         from inspect_ai.scorer import Target
         from inspect_ai.solver import TaskState, chain
 
-        said = [ChatMessageUser(content=sample.input)] if isinstance(sample.input, str) else list(sample.input)
+        messages = [ChatMessageUser(content=sample.input)] if isinstance(sample.input, str) else list(sample.input)
         state = TaskState(
-            model=ModelName("palestra/policy"), sample_id=sample.id or 0, epoch=1, input=sample.input, messages=said,
+            model=ModelName("palestra/policy"), sample_id=sample.id or 0, epoch=1, input=sample.input, messages=messages,
             target=Target(sample.target), choices=sample.choices, metadata=sample.metadata,
         )  # fmt: skip
         task = self._rows.task
         solvers = [*([task.setup] if task.setup else []), task.solver]
         state = await chain(*solvers)(state, self._generate)
-        if not any(one.role == "assistant" for one in state.messages):
+        if not any(message.role == "assistant" for message in state.messages):
             raise EnvError("the solver never called generate(): it drives the model itself")
         scores = [await scorer(state, state.target) for scorer in task.scorer]
-        return {"value": _number(scores[0]), "metrics": {f"score_{at}": _number(one) for at, one in enumerate(scores[1:], 1)}}
+        metrics = {f"score_{number}": _number(score) for number, score in enumerate(scores[1:], 1)}
+        return {"value": _number(scores[0]), "metrics": metrics}
 
     async def _generate(self, state: Any, tool_calls: str = "loop", **_: Any) -> Any:
         from inspect_ai.model import ModelOutput
@@ -131,7 +135,7 @@ class InspectEnv(AsyncEnv):
 
 
 def _texts(messages: Any) -> list[dict[str, str]]:
-    return [{"role": one.role, "content": one.text} for one in messages]
+    return [{"role": message.role, "content": message.text} for message in messages]
 
 
 def _number(score: Any) -> float:

@@ -44,10 +44,11 @@ def task_rows(tasks: Iterable[Task]) -> list[dict[str, Any]]:
 async def _reset(self: Any, metadata: dict[str, Any], session_id: str | None = None) -> tuple[str, dict[str, Any]]:
     """Begin the episode of a row."""
     task = rows.task_of(metadata)
-    if not (any(fnmatchcase(task.env, one) for one in self.envs) or (not self.envs and registered(task.env))):
-        allowed = ", ".join(self.envs) or "registered ids only"
+    allowed = any(fnmatchcase(task.env, pattern) for pattern in self.envs) if self.envs else registered(task.env)
+    if not allowed:
+        offered = ", ".join(self.envs) or "registered ids only"
         raise UsageError(
-            f'clients may not play "{task.env}": this server allows {allowed} (PalestraServer.envs lists patterns)'
+            f'clients may not play "{task.env}": this server allows {offered} (PalestraServer.envs lists patterns)'
         )
     await self.close_session(session_id)
     _forget_closed(self.session_state)

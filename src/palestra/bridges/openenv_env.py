@@ -57,11 +57,11 @@ class OpenEnv(AsyncEnv):
         max_steps: int = MOST_STEPS,
         max_episode_bytes: int = MOST_BYTES,
     ) -> None:
-        scheme, mark, place = path.partition("://")
+        scheme, mark, address = path.partition("://")
         if not mark or scheme not in ("http", "https", "ws", "wss"):
             raise UsageError(f'"{path}" is not the address of a server: write openenv:http://HOST:PORT')
         self._name = f"openenv:{path}"
-        self._url = f"{'wss' if scheme in ('https', 'wss') else 'ws'}://{place.rstrip('/')}/ws"
+        self._url = f"{'wss' if scheme in ('https', 'wss') else 'ws'}://{address.rstrip('/')}/ws"
         self._action_field = action_field
         self._observation_field = observation_field
         self._deadline = deadline
@@ -132,8 +132,8 @@ class OpenEnv(AsyncEnv):
         if self._observation_field not in outcome.observation:
             there = ", ".join(sorted(outcome.observation))
             raise EnvError(f'the observation has no field "{self._observation_field}"; it has {there}')
-        found = outcome.observation[self._observation_field]
-        return found if isinstance(found, str) else encode_json(found).decode()
+        shown = outcome.observation[self._observation_field]
+        return shown if isinstance(shown, str) else encode_json(shown).decode()
 
     async def _drop(self) -> None:
         socket, self._socket = self._socket, None

@@ -102,7 +102,7 @@ def _calling(engine: Any, sampling_params: Any) -> Any:
         output = (await _Noting(engine).generate(prompt_ids, wanted)).outputs[0]
         ids = list(output.token_ids)
         if output.logprobs is not None:
-            logprobs = [found[one].logprob for one, found in zip(ids, output.logprobs, strict=True)]
+            logprobs = [likeliest[token_id].logprob for token_id, likeliest in zip(ids, output.logprobs, strict=True)]
         elif wanted.logprobs is None:
             logprobs = [0.0] * len(ids)  # OpenRLHF does not use them: it recomputes them in training
         else:

@@ -70,11 +70,11 @@ async def step(state: str, action: str, extra_info: dict[str, Any]) -> dict[str,
     messages = [*messages, Message("assistant", text, reasoning), observed(observation, info)]
     tail = renderer.extend(prompt, ids, messages[-1:])
     if tail is None:
-        whole = exact_text(tokenizer, renderer.first(messages), "RL2")
+        state = exact_text(tokenizer, renderer.first(messages), "RL2")
     else:
-        whole = state + action + exact_text(tokenizer, tail, "RL2")
+        state = state + action + exact_text(tokenizer, tail, "RL2")
     extra_info = {**extra_info, "messages": messages}
-    return {"next_state": whole, "reward": reward, "score": reward, "done": done, "extra_info": extra_info}
+    return {"next_state": state, "reward": reward, "score": reward, "done": done, "extra_info": extra_info}
 
 
 def _count_cut() -> None:

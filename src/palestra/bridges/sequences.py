@@ -109,7 +109,7 @@ def note_failures(played: Sequence[Trajectory], trainer: str) -> None:
     Raises:
         InfrastructureError: All of them failed. A setting is wrong, or a server is gone: training would continue with nothing.
     """
-    failed = [one for one in played if one.stop.failed]
+    failed = [trajectory for trajectory in played if trajectory.stop.failed]
     if not failed:
         return
     why = failed[-1].failures[-1].message if failed[-1].failures else str(failed[-1].stop)

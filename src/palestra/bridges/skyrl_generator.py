@@ -84,7 +84,7 @@ def generator(
             ]
             async with EpisodeRunner(policy, settings) as runner, asyncio.TaskGroup() as group:
                 work = [group.create_task(_episode(runner, key, name, client)) for key, name in zip(keys, names, strict=True)]
-            output = _output(cfg, [one.result() for one in work], names, chosen.stop_ids[0])
+            output = _output(cfg, [episode.result() for episode in work], names, chosen.stop_ids[0])
             if cfg.apply_overlong_filtering:
                 output["loss_masks"] = utils.apply_overlong_filtering(output["loss_masks"], output["stop_reasons"])
             shown = (output["response_ids"], output["rewards"], output["env_metrics"], ["palestra"] * len(output["rewards"]))
@@ -128,20 +128,31 @@ async def _episode(runner: EpisodeRunner, key: EpisodeKey, name: Any, client: An
 def _output(cfg: Any, played: Sequence[Trajectory], names: Sequence[Any], filler: int) -> dict[str, Any]:
     note_failures(played, "SkyRL")
     scored: dict[str, list[float]] = {}
-    for one, name in zip(played, names, strict=True):
-        scored.setdefault(name.instance_id, []).extend([] if one.stop.failed else [one.reward or 0.0])
+    for trajectory, name in zip(played, names, strict=True):
+        scored.setdefault(name.instance_id, []).extend([] if trajectory.stop.failed else [trajectory.reward or 0.0])
     columns = ("prompt_token_ids", "response_ids", "loss_masks", "rollout_logprobs", "rewards", "stop_reasons", "env_metrics")
     output: dict[str, Any] = {key: [] for key in (*columns, "trajectory_ids", "is_last_step", "trajectory_generation_times")}
-    for one, name in zip(played, names, strict=True):
-        rows = _rows(one, float(np.mean(scored[name.instance_id] or [0.0])), filler)
+    for trajectory, name in zip(played, names, strict=True):
+        rows = _rows(trajectory, float(np.mean(scored[name.instance_id] or [0.0])), filler)
         if len(rows) > 1 and not cfg.step_wise_trajectories:
             raise UsageError(
-                f'an episode of "{one.task.env}" has {len(rows)} segments, and SkyRL takes one sequence per episode: set '
-                f"generator.step_wise_trajectories=true, or use a renderer with append_only=True"
+                f'an episode of "{trajectory.task.env}" has {len(rows)} segments, and SkyRL takes one sequence per episode: '
+                f"set generator.step_wise_trajectories=true, or use a renderer with append_only=True"
             )
-        metrics = {} if one.stop.failed or not one.turns else metrics_of(len(one.turns), one.turns[-1].info)
+        metrics = (
+            {}
+            if trajectory.stop.failed or not trajectory.turns
+            else metrics_of(len(trajectory.turns), trajectory.turns[-1].info)
+        )
         for at, row in enumerate(rows):
-            cells = (*row, "length" if one.stop in _CUT else "stop", metrics, name, at == len(rows) - 1, one.seconds)
+            cells = (
+                *row,
+                "length" if trajectory.stop in _CUT else "stop",
+                metrics,
+                name,
+                at == len(rows) - 1,
+                trajectory.seconds,
+            )
             for key, cell in zip(output, cells, strict=True):
                 output[key].append(cell)
     if not cfg.step_wise_trajectories:

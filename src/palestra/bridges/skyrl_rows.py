@@ -69,16 +69,16 @@ class SkyRLTextEnv(Env):
             message = f'skyrl-gym ({tried}) cannot make "{self._path}": {type(error).__name__}: {error}'
             raise UsageError(message) from None
         prompt, _ = self._env.init([dict(message) for message in row["prompt"]])
-        *opening, last = [{"role": str(one["role"]), "content": str(one["content"])} for one in prompt]
+        *opening, last = [{"role": str(message["role"]), "content": str(message["content"])} for message in prompt]
         return last["content"], {**about, "opening": opening} if opening else about
 
     def step(self, action: str) -> Step:
         """Take an action. skyrl-gym does not say whether a task was solved; its metrics are in ``info``."""
-        told = self._env.step(action)
-        shown = "\n\n".join(str(one["content"]) for one in told["observations"])
-        done = bool(told["done"])
+        output = self._env.step(action)
+        shown = "\n\n".join(str(message["content"]) for message in output["observations"])
+        done = bool(output["done"])
         numbers = {key: float(value) for key, value in self._env.get_metrics().items() if isinstance(value, int | float)}
-        return Step(shown, float(told["reward"]), done, False, {"metrics": numbers} if done and numbers else {})
+        return Step(shown, float(output["reward"]), done, False, {"metrics": numbers} if done and numbers else {})
 
     def close(self) -> None:
         """Close skyrl-gym's environment."""

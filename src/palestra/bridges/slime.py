@@ -51,14 +51,14 @@ async def generate(args: Any, sample: Any, sampling_params: dict[str, Any]) -> A
     ended = status.COMPLETED if played.terminated else status.TRUNCATED
     flats = flatten(played)
     blanks = [sample, *(copy.deepcopy(sample) for _ in flats[1:])]
-    made = [_filled(args, one, flat, played, ended) for one, flat in zip(blanks, flats, strict=True)]
+    made = [_filled(args, blank, flat, played, ended) for blank, flat in zip(blanks, flats, strict=True)]
     return made if len(made) > 1 else made[0]
 
 
 def keep_whole_groups(args: Any, group: list[Any], **_: Any) -> bool:
     """Tell slime to drop a group in which an episode has failed."""
-    members = [one for entry in group for one in (entry if isinstance(entry, list) else [entry])]
-    return all(one.status.name != "ABORTED" for one in members)
+    members = [sample for entry in group for sample in (entry if isinstance(entry, list) else [entry])]
+    return all(sample.status.name != "ABORTED" for sample in members)
 
 
 def _engine(args: Any, sample: Any, sampling_params: dict[str, Any]) -> CallEngine:
@@ -86,10 +86,10 @@ def _filled(args: Any, sample: Any, flat: FlatSegment, played: Trajectory, ended
     sample.tokens, sample.response, sample.response_length = flat.prompt.tolist(), "", 0
     sample.loss_mask = sample.rollout_log_probs = None
     for sampled, ids, logprobs in _runs(flat):
-        known = logprobs if sampled else None
-        sample.append_response_tokens(args, tokens=ids, log_probs=known, trainable=sampled, text=tokenizer.decode(ids))
+        log_probs = logprobs if sampled else None
+        sample.append_response_tokens(args, tokens=ids, log_probs=log_probs, trainable=sampled, text=tokenizer.decode(ids))
     sample.reward, sample.status, sample.rollout_id = played.reward, ended, sample.index
-    sample.weight_versions = [str(version) for version in sorted({int(one) for one in flat.versions if one >= 0})]
+    sample.weight_versions = [str(version) for version in sorted({int(number) for number in flat.versions if number >= 0})]
     return sample
 
 

@@ -40,7 +40,7 @@ class TextArenaEnv(Env):
     def __init__(self, path: str, *, players: int = 1, actions: str = "", **settings: Any) -> None:
         textarena = framework("textarena", "textarena", "make")
         self._path, self._players = path, players
-        self._actions = [one for one in str(actions).split("|") if one]
+        self._actions = [action for action in str(actions).split("|") if action]
         self._generators = GlobalGenerators()
         try:
             with self._generators.own(0):

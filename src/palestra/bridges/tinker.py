@@ -110,8 +110,8 @@ class PalestraEnv:
             return reward, metrics, "completed" if terminated else "max_turns"
         self.messages += [Message("assistant", text, reasoning), observed(observation, info)]
         tail = self.renderer.extend(self.prompt, ids, self.messages[-1:])
-        whole = self.renderer.first(self.messages) if tail is None else np.concatenate([self.prompt, ids, tail])
-        self.prompt = ints(whole)
+        prompt = self.renderer.first(self.messages) if tail is None else np.concatenate([self.prompt, ids, tail])
+        self.prompt = ints(prompt)
         return reward, metrics, "context_overflow" if self._is_too_long() else ""
 
     def _next(self) -> tuple[Any, list[int]]:

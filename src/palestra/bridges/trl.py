@@ -99,7 +99,7 @@ def _on_the_model(trainer: Any) -> Engine:
 async def _play(policy: SampledPolicy, options: RolloutOptions, keys: Sequence[EpisodeKey]) -> list[Trajectory]:
     try:
         async with EpisodeRunner(policy, options) as runner:
-            return [one for (one,) in await asyncio.gather(*map(runner.play, keys))]
+            return [trajectory for (trajectory,) in await asyncio.gather(*map(runner.play, keys))]
     finally:
         await policy.engine.close()
 
@@ -110,9 +110,11 @@ def _columns(played: Sequence[Trajectory], renderer: Renderer) -> dict[str, list
         "prompt_ids": [flat.prompt.tolist() for flat in flats],
         "completion_ids": [flat.response.tolist() for flat in flats],
         "logprobs": [flat.logprobs.tolist() for flat in flats],
-        "env_mask": [(flat.mask * (not one.stop.failed)).tolist() for one, flat in zip(played, flats, strict=True)],
-        "palestra_reward": [None if one.stop.failed else one.reward for one in played],
-        "palestra_turns": [len(one.turns) for one in played],
+        "env_mask": [
+            (flat.mask & (not trajectory.stop.failed)).tolist() for trajectory, flat in zip(played, flats, strict=True)
+        ],
+        "palestra_reward": [None if trajectory.stop.failed else trajectory.reward for trajectory in played],
+        "palestra_turns": [len(trajectory.turns) for trajectory in played],
     }
 
 

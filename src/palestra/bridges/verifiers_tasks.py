@@ -113,7 +113,7 @@ class VerifiersEnv(AsyncEnv):
         if isinstance(data.prompt, str):
             self._told.append({"role": "user", "content": data.prompt})
         else:
-            self._told += [{"role": one.role, "content": str(one.content)} for one in data.prompt]
+            self._told += [{"role": message.role, "content": str(message.content)} for message in data.prompt]
         *opening, last = self._told
         return last["content"], {"data": {"index": at}, **({"opening": opening} if opening else {})}
 
@@ -124,7 +124,7 @@ class VerifiersEnv(AsyncEnv):
             await self._task.score(trace)
         except Exception as error:
             raise EnvError(f"verifiers:{self._path}: {type(error).__name__}: {error}") from error
-        if all(one is None for one in trace.rewards.values()):
+        if all(reward is None for reward in trace.rewards.values()):
             raise EnvError(f"verifiers:{self._path}: the task gave no reward")  # not the 0 of an empty sum
         return Step("", float(trace.reward), True, False, {"metrics": _numbers(trace)})
 
@@ -134,12 +134,14 @@ class VerifiersEnv(AsyncEnv):
         node_of = framework("verifiers", "verifiers.v1.graph", "MessageNode").MessageNode
         task_of = framework("verifiers", "verifiers.v1.trace", "TraceTask").TraceTask
         kinds = {"system": vf.SystemMessage, "user": vf.UserMessage, "assistant": vf.AssistantMessage}
-        said = [*self._told, {"role": "assistant", "content": reply}]
+        messages = [*self._told, {"role": "assistant", "content": reply}]
         nodes = [
             node_of(
-                parent=at - 1 if at else None, message=kinds[one["role"]](content=one["content"]), sampled=at == len(said) - 1
+                parent=number - 1 if number else None,
+                message=kinds[message["role"]](content=message["content"]),
+                sampled=number == len(messages) - 1,
             )
-            for at, one in enumerate(said)
+            for number, message in enumerate(messages)
         ]
         task = self._task
         return vf.Trace(
@@ -150,5 +152,5 @@ class VerifiersEnv(AsyncEnv):
 
 
 def _numbers(trace: Any) -> dict[str, float]:
-    rewards = {name: float(one.value) for name, one in trace.rewards.items() if one is not None}
+    rewards = {name: float(reward.value) for name, reward in trace.rewards.items() if reward is not None}
     return rewards | {name: float(value) for name, value in trace.metrics.items() if value is not None}

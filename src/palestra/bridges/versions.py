@@ -71,25 +71,25 @@ def framework(bridge: str, module: str, *names: str) -> Any:
         MissingExtra: The framework is not installed, or its version has no such module or names.
     """
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ImportError as error:
         raise _other(bridge, f"{module} cannot be imported ({error})") from error
     for name in names:
-        if not hasattr(found, name):
+        if not hasattr(imported, name):
             raise _other(bridge, f"{module} has no {name}")
-    return found
+    return imported
 
 
 def called_by(bridge: str) -> Callable[[_F], _F]:
     """Mark a function that the framework calls: a call with other arguments raises ``MissingExtra`` with the version."""
 
     def marked(function: _F) -> _F:
-        known = inspect.signature(function)
+        signature = inspect.signature(function)
 
         @wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
             try:
-                known.bind(*args, **kwargs)
+                signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise _other(bridge, f"{function.__name__}() is called with other arguments ({error})") from error
             return function(*args, **kwargs)
@@ -114,7 +114,9 @@ def _other(bridge: str, why: str) -> MissingExtra:
     from importlib.metadata import PackageNotFoundError, version  # not at import: it costs a tenth of import palestra
 
     try:
-        found = f"{tried.package} {version(tried.package)} is installed"
+        installed = f"{tried.package} {version(tried.package)} is installed"
     except PackageNotFoundError:
-        found = f"{tried.package} is not installed"
-    return MissingExtra(f"this bridge was tried with {tried.package} {tried.version}; {found}: {why}. To mend it: {tried.fix}")
+        installed = f"{tried.package} is not installed"
+    return MissingExtra(
+        f"this bridge was tried with {tried.package} {tried.version}; {installed}: {why}. To mend it: {tried.fix}"
+    )
