@@ -31,7 +31,7 @@ from palestra.errors import (
 )
 from palestra.foundation.encoding import clean_text
 from palestra.foundation.seeding import fresh_seed
-from palestra.serve.link import SILENT_BEATS, Broken, Link, Refused
+from palestra.serve.link import SILENT_BEATS, Broken, HelloRefused, ServerLink
 from palestra.serve.tokens import token_for
 from palestra.serve.wire import (
     PROTOCOL_VERSION,
@@ -116,7 +116,7 @@ class RemoteEnv(AsyncEnv):
         self._floor = 0.0
         self._ceiling: float | None = None
         self._heartbeat = ServerLimits().heartbeat
-        self._link: Link | None = None
+        self._link: ServerLink | None = None
         self._connecting = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -130,7 +130,7 @@ class RemoteEnv(AsyncEnv):
         while True:
             try:
                 await self._connected(CONNECT_SECONDS)
-            except Refused as error:
+            except HelloRefused as error:
                 if error.fault.code not in _LATER:
                     raise UsageError(f"{self._url} refuses to play {self._id}: {error}") from None
             except (Broken, SchemaError) as error:
@@ -205,7 +205,7 @@ class RemoteEnv(AsyncEnv):
         while (left := due + GRACE - loop.time()) > 0:
             try:
                 answer = await self._attempt(verb, due, left)
-            except (Broken, Refused) as error:
+            except (Broken, HelloRefused) as error:
                 why = why or str(error)
                 wait = self._after(error, verb, pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
@@ -238,7 +238,7 @@ class RemoteEnv(AsyncEnv):
         self._request = max(self._request, answer.request)
         return answer
 
-    def _after(self, error: Broken | Refused, verb: Verb, pause: float) -> float:
+    def _after(self, error: Broken | HelloRefused, verb: Verb, pause: float) -> float:
         """Return the seconds to wait before the next attempt; raise if another attempt cannot succeed."""
         if isinstance(error, Broken):
             if isinstance(verb, Close) and pause > MOST_PATIENT_CLOSE:
@@ -281,13 +281,13 @@ class RemoteEnv(AsyncEnv):
 
     # ------------------------------------------------------------------------------------------------------- connection
 
-    async def _connected(self, seconds: float) -> Link:
+    async def _connected(self, seconds: float) -> ServerLink:
         async with self._connecting:
             if self._link is not None and self._link.broken is None:
                 return self._link
             hello = Hello(versions=(PROTOCOL_VERSION,), env=self._id, session=self._session, max_message=self._max_message)
             patience = min(seconds, CONNECT_SECONDS, max(1.0, self._heartbeat * SILENT_BEATS))
-            link = self._link = await Link.open(self._url, self._token, hello, patience)
+            link = self._link = await ServerLink.open(self._url, self._token, hello, patience)
             self._heartbeat = link.heartbeat
             if not self._session:
                 self._session = link.welcome.session
@@ -302,7 +302,7 @@ class RemoteEnv(AsyncEnv):
             try:
                 link = await self._connected(CONNECT_SECONDS)
                 await link.beat()
-            except (Broken, Refused, SchemaError, UsageError) as error:
+            except (Broken, HelloRefused, SchemaError, UsageError) as error:
                 if isinstance(error, Broken):
                     await self._drop()
 

@@ -79,8 +79,8 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_door",
         "_events",
+        "_first_hello",
         "_held",
-        "_hello_said",
         "_others",
         "_owner",
         "_parts",
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
         self._events: deque[Event] = deque()
         """Data that was read and waits until the client reads its answers."""
         self._paused = False
-        self._hello_said: Hello | None = None
+        self._first_hello: Hello | None = None
         self.session: ServerSession | None = None
         self.since = asyncio.get_running_loop().time()
 
@@ -290,14 +290,14 @@ class Connection(asyncio.Protocol):
 
     def _hello(self, hello: Hello) -> bytes:
         if self.session is not None:
-            if hello != self._hello_said:
+            if hello != self._first_hello:
                 raise SchemaError("one connection carries one session")
             hello = msgspec.structs.replace(hello, session=self.session.id)  # the same Hello arrived twice
-        found = self._door.sessions.hello(self._owner, hello)
-        if isinstance(found, Fault):
-            return encode_frame(found)
-        session, welcome = found
-        self._hello_said = self._hello_said or hello
+        answer = self._door.sessions.hello(self._owner, hello)
+        if isinstance(answer, Fault):
+            return encode_frame(answer)
+        session, welcome = answer
+        self._first_hello = self._first_hello or hello
         earlier, session.deliver = session.deliver, self.send
         self.session = session
         if isinstance(owner := getattr(earlier, "__self__", None), Connection) and owner is not self:

@@ -11,11 +11,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
+from palestra import registry
 from palestra.adapters.workers import WorkerPool
 from palestra.core import AsyncEnv, Env
 from palestra.errors import UsageError
 from palestra.foundation.seeding import derive_seed
-from palestra.registry import EnvSpec, build, is_pattern, list_envs, spec
+from palestra.registry import EnvSpec, build, is_pattern, list_envs
 from palestra.trajectory import Task
 
 __all__ = ["Host", "Offer"]
@@ -53,7 +54,7 @@ class Host:
     """Builds environments by id. Use it as an async context manager: inside, it keeps worker processes warm."""
 
     def __init__(self, ids: Iterable[str], *, isolate: bool = False, any_params: bool = False) -> None:
-        offers = (_offer(known, isolate) for known in _named(ids))
+        offers = (_offer(spec, isolate) for spec in _named(ids))
         self.offers = {offer.spec.id: replace(offer, params=None) if any_params else offer for offer in offers}
         self.workers = 0
         """Worker processes that sessions hold now."""
@@ -104,31 +105,31 @@ class Host:
 
 def _named(ids: Iterable[str]) -> list[EnvSpec]:
     wanted = [ids] if isinstance(ids, str) else list(ids)
-    found: dict[str, EnvSpec] = {}
+    specs: dict[str, EnvSpec] = {}
     for name in wanted:
-        matches = _matching(name) if is_pattern(name) else [spec(name)]
-        found |= {known.id: known for known in matches}
-    if not found:
+        matches = _matching(name) if is_pattern(name) else [registry.spec(name)]
+        specs |= {spec.id: spec for spec in matches}
+    if not specs:
         raise UsageError("name at least one environment to serve")
-    return list(found.values())
+    return list(specs.values())
 
 
 def _matching(pattern: str) -> list[EnvSpec]:
     """Return the environments that match ``pattern`` and can be made here. A full name that cannot be made is an error."""
     matches = list_envs(pattern)
-    able = [known for known in matches if not known.missing()]
+    able = [spec for spec in matches if not spec.missing()]
     if not able:
         raise UsageError(f'no environment that matches "{pattern}" can be served here (see palestra list, palestra doctor)')
-    if lacking := sorted({known.family for known in matches} - {known.family for known in able}):
+    if lacking := sorted({spec.family for spec in matches} - {spec.family for spec in able}):
         _log.warning("left out of %s because requirements are missing: %s (palestra doctor)", pattern, ", ".join(lacking))
     return able
 
 
-def _offer(known: EnvSpec, isolate: bool) -> Offer:
-    factory = known.factory()  # loaded now, so that a missing requirement is known before a client connects
+def _offer(spec: EnvSpec, isolate: bool) -> Offer:
+    factory = spec.factory()  # loaded now, so that a missing requirement is known before a client connects
     if not (isinstance(factory, type) and issubclass(factory, Env | AsyncEnv)):
-        return Offer(known, in_place=False, isolated=False, reusable=False)
+        return Offer(spec, in_place=False, isolated=False, reusable=False)
     plain = issubclass(factory, Env)
     isolated = plain and (factory.blocking or isolate)
-    in_place = plain and not isolated and not known.wrappers
-    return Offer(known, in_place=in_place, isolated=isolated, reusable=factory.reusable, params=factory.client_params)
+    in_place = plain and not isolated and not spec.wrappers
+    return Offer(spec, in_place=in_place, isolated=isolated, reusable=factory.reusable, params=factory.client_params)

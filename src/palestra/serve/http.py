@@ -163,15 +163,19 @@ class _Pages:
         body = await self._body(request, owner)
         if isinstance(body, Response):
             return body
-        found = self.sessions.hello(owner, decode_json_frame(body, Hello))
-        if isinstance(found, Fault):
-            return _answer(found)
-        return _answer(found[1], 201)
+        opened = self.sessions.hello(owner, decode_json_frame(body, Hello))
+        if isinstance(opened, Fault):
+            return _answer(opened)
+        _, welcome = opened
+        return _answer(welcome, 201)
 
     async def renew(self, request: Request, owner: bytes) -> Response:
         hello = Hello(versions=(1,), session=request.path_params["session"] or "-")
-        found = self.sessions.hello(owner, hello)
-        return _answer(found if isinstance(found, Fault) else found[1])
+        opened = self.sessions.hello(owner, hello)
+        if isinstance(opened, Fault):
+            return _answer(opened)
+        _, welcome = opened
+        return _answer(welcome)
 
     async def end(self, request: Request, owner: bytes) -> Response:
         session = self.sessions.find(owner, request.path_params["session"])

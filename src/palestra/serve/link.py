@@ -29,7 +29,7 @@ from palestra.serve.wire import (
     encode_frame,
 )
 
-__all__ = ["SILENT_BEATS", "Broken", "Link", "Refused"]
+__all__ = ["SILENT_BEATS", "Broken", "HelloRefused", "ServerLink"]
 
 SILENT_BEATS = 2.5
 """Heartbeats without any frame after which the peer counts as dead."""
@@ -43,7 +43,7 @@ class Broken(Exception):
     """The connection is lost; a new one may work."""
 
 
-class Refused(Exception):
+class HelloRefused(Exception):
     """The server answered Hello with a fault."""
 
     def __init__(self, fault: Fault) -> None:
@@ -56,7 +56,7 @@ class _Connect(connect):
         return exc  # the token must reach only the server that it was meant for
 
 
-class Link:
+class ServerLink:
     """One connection on which the server has answered Hello with Welcome."""
 
     def __init__(self, socket: ClientConnection, welcome: Welcome) -> None:
@@ -74,8 +74,8 @@ class Link:
         self._ear = guarded_task(self._listen())  # the episodes of a process share its loop
 
     @classmethod
-    async def open(cls, url: str, token: str, hello: Hello, seconds: float) -> "Link":
-        """Connect and say Hello. Raise ``Broken`` if a later attempt may work, ``Refused`` if the server declined."""
+    async def open(cls, url: str, token: str, hello: Hello, seconds: float) -> "ServerLink":
+        """Connect and say Hello. Raise ``Broken`` if a later attempt may work, ``HelloRefused`` if the server declined."""
         try:
             async with asyncio.timeout(seconds):
                 socket = await _connected(url, token, hello.max_message)
@@ -197,7 +197,7 @@ async def _welcomed(socket: ClientConnection, hello: Hello) -> Welcome:
         raise SchemaError("the server sent a text frame; frames must be binary")
     frame = decode_frame(message, FromServer)
     if isinstance(frame, Fault):
-        raise Refused(frame)
+        raise HelloRefused(frame)
     if not isinstance(frame, Welcome) or frame.version != PROTOCOL_VERSION:
         raise SchemaError(f"the server sent {type(frame).__name__}; expected a Welcome of version {PROTOCOL_VERSION}")
     return frame

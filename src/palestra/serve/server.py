@@ -73,7 +73,7 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets is not None
         await self.lifespan.startup()
-        self.servers = [Listener(one, self._slots, self._connection, self.config.ssl) for one in sockets]  # type: ignore[misc,unused-ignore]
+        self.servers = [Listener(sock, self._slots, self._connection, self.config.ssl) for sock in sockets]  # type: ignore[misc,unused-ignore]
         self.started = True
 
     def _connection(self, slot: ConnectionSlot) -> HttpConnection:

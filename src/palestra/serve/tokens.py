@@ -56,15 +56,15 @@ def token_for(url: str) -> str:
     """
     token, hosts = os.environ.get(TOKEN_VARIABLE), os.environ.get(HOST_VARIABLE, "")
     parts = urlsplit(url)
-    place = f"{_bracketed(parts.hostname or '')}:{parts.port or _PORTS.get(parts.scheme, 0)}"
+    address = f"{_bracketed(parts.hostname or '')}:{parts.port or _PORTS.get(parts.scheme, 0)}"
     if not token:
         raise UsageError(
-            f"{url} needs a token: make(…, token=…), or export {TOKEN_VARIABLE}=$(cat token) {HOST_VARIABLE}={place}"
+            f"{url} needs a token: make(…, token=…), or export {TOKEN_VARIABLE}=$(cat token) {HOST_VARIABLE}={address}"
         )
     allowed = {host.strip().lower() for host in hosts.split(",")}
-    if place not in allowed and place.rpartition(":")[0] not in allowed:
+    if address not in allowed and address.rpartition(":")[0] not in allowed:
         why = f"{HOST_VARIABLE} is {hosts}" if hosts else f"{HOST_VARIABLE} is not set"
-        raise UsageError(f"{why}, so {TOKEN_VARIABLE} was not sent to {url}. To send it: export {HOST_VARIABLE}={place}")
+        raise UsageError(f"{why}, so {TOKEN_VARIABLE} was not sent to {url}. To send it: export {HOST_VARIABLE}={address}")
     return token
 
 
@@ -97,8 +97,8 @@ class BearerTokens:
         """
         scheme, _, token = (authorizations[0] if len(authorizations) == 1 else "").partition(" ")
         presented = hashlib.sha256(token.strip().encode("utf-8", "replace")).digest()
-        found = None
+        owner = None
         for digest in self._digests:
             if hmac.compare_digest(digest, presented):
-                found = digest
-        return found if scheme.lower() == "bearer" else None
+                owner = digest
+        return owner if scheme.lower() == "bearer" else None

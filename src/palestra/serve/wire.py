@@ -363,5 +363,5 @@ def check_depth(value: Any) -> None:
 
 
 def _inside(value: Any) -> list[Any]:
-    found = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return [item for item in found if isinstance(item, dict | list | tuple)]
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return [item for item in items if isinstance(item, dict | list | tuple)]
