@@ -226,7 +226,7 @@ async def lose_a_node(cluster: Any, nodes: list[Any]) -> Outcome:
         before: set[str] = set()
         async for trajectory in workers.rollout(tasks, "random", RolloutOptions(concurrency=96)):
             outcome.played.append(trajectory)
-            outcome.places.update(one.place for one in workers._sessions)
+            outcome.places.update(session.node for session in workers._sessions)
             if not before and len(outcome.played) >= 100 and len(outcome.places) == 3:  # all of them are at work
                 before = set(outcome.places)
                 cluster.remove_node(nodes.pop(), False)  # both insist on the main thread

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from palestra.cli.app import app
-from palestra.cluster.plan import EngineFigures, GpuMemory, Plan, Refused, Workload
+from palestra.cluster.plan import ClusterPlan, EngineFigures, GpuMemory, Refused, Workload
 from palestra.cluster.plan import plan as plan_or_refusal
 from palestra.cluster.simulation import CONSTANTS, Constants, simulate
 from palestra.cluster.worlds import WORLDS, read_worlds
@@ -21,9 +21,9 @@ from palestra.training.memory import RankMemory, in_bytes
 FREE = Constants("2026-01-01", "none", 1e-6, 0.01, 1e-6, 1e-6, 1e-6, 1000.0, 5.0)
 
 
-def plan(*sizes: Any, **options: Any) -> Plan:
+def plan(*sizes: Any, **options: Any) -> ClusterPlan:
     planned = plan_or_refusal(*sizes, **options)
-    assert isinstance(planned, Plan), planned
+    assert isinstance(planned, ClusterPlan), planned
     return planned
 
 

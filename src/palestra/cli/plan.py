@@ -9,7 +9,7 @@ import typer
 
 from palestra.cli.endings import ExitCode
 from palestra.cli.results import JSON, show
-from palestra.cluster.plan import PUBLISHED, EngineFigures, GpuMemory, Plan, Prices, Refused, Workload, plan
+from palestra.cluster.plan import PUBLISHED, ClusterPlan, EngineFigures, GpuMemory, Prices, Refused, Workload, plan
 from palestra.cluster.simulation import Constants
 from palestra.cluster.worlds import read_worlds
 from palestra.errors import MissingExtra, UsageError
@@ -159,7 +159,7 @@ def _figures(memory: GpuMemory, load: Workload, constants: Constants, prices: Pr
     return rows
 
 
-def _line(found: Plan | Refused) -> str:
+def _line(found: ClusterPlan | Refused) -> str:
     if isinstance(found, Refused):
         return f"{found.gpus:6d}{found.episodes:10d}  refused: {found.reason}"
     return (

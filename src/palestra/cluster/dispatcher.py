@@ -22,7 +22,7 @@ from typing import Any
 from palestra.cluster.config import ClusterConfig, Pool
 from palestra.cluster.jobs import Job, QueuedEpisode, WorkerSession
 from palestra.cluster.providers import Lost, WorkerHandle, WorkerProvider
-from palestra.cluster.worker import JobOrders, Lease, Played, Setup, StaleSession, decode_batch
+from palestra.cluster.worker import JobOrders, Lease, PlayedLease, Setup, StaleSession, decode_batch
 from palestra.errors import Boundary, UsageError
 from palestra.foundation.encoding import encode_msgpack
 from palestra.registry import EnvSpec
@@ -82,7 +82,7 @@ class Dispatcher:
             raise self._broken
         # ``skip`` stays here: only the driver draws episodes, and it may be large. Pools have limits instead of ``places``.
         job = Job(next(self._numbers), Setup(policy, replace(options, skip=(), places=None)), keys, book)
-        job.specs = {known.id: known for known in specs}
+        job.specs = {spec.id: spec for spec in specs}
         self._jobs[job.number] = job
         try:
             while True:
@@ -249,7 +249,7 @@ class Dispatcher:
         leases = encode_msgpack([Lease(episode.job.number, episode.key) for episode in leased]) if leased else b""
         return JobOrders(leases, begin, specs, ended, wait)
 
-    def _accept(self, worker: WorkerSession, played: Played) -> None:
+    def _accept(self, worker: WorkerSession, played: PlayedLease) -> None:
         worker.ended += 1
         episode = worker.leased.pop((played.job, played.group, played.member), None)
         if episode is not None:  # else its job has ended

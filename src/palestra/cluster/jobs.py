@@ -93,9 +93,9 @@ class WorkerSession:
         self.handle = handle
         self.pool = pool
         self.pid = opened.pid
-        self.place = opened.place
+        self.node = opened.node
         self.session = opened.session
-        self.name = f"{opened.place}/{opened.pid}/{opened.session}"
+        self.name = f"{opened.node}/{opened.pid}/{opened.session}"
         self.leased: dict[tuple[int, int, int], QueuedEpisode] = {}
         self.jobs: dict[int, set[str]] = {}
         """Jobs that the worker knows, with the environments it knows for each."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from palestra.cluster.simulation import SIMULATED, Constants, simulate
 from palestra.training.memory import RankMemory, in_bytes
 
-__all__ = ["EngineFigures", "GpuMemory", "Plan", "Prices", "Refused", "Workload", "plan"]
+__all__ = ["ClusterPlan", "EngineFigures", "GpuMemory", "Prices", "Refused", "Workload", "plan"]
 
 CORES_PER_MACHINE, GPUS_PER_MACHINE = 64, 8
 GIGABYTES_PER_CORE = 4.0
@@ -139,7 +139,7 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClusterPlan:
     """A simulated run and its bottleneck."""
 
     gpus: int
@@ -180,7 +180,7 @@ def plan(
     engine: EngineFigures | None = None,
     prices: Prices | None = None,
     memory: GpuMemory | None = None,
-) -> Plan | Refused:
+) -> ClusterPlan | Refused:
     """Find the best split of ``gpus`` into sampling and training for ``episodes`` at once; simulated, not measured."""
     load, prices, memory = load or Workload(), prices or Prices(), memory or GpuMemory()
     constants = constants or Constants.read()
@@ -195,7 +195,7 @@ def plan(
     # An estimate without workers says which splits are worth a simulation.
     splits.sort(key=lambda sampling: _estimate(gpus, sampling, episodes, load, engine), reverse=True)
     plans = [_split(gpus, sampling, episodes, load, constants, engine, prices, memory) for sampling in splits[:2]]
-    return max(plans, key=lambda one: (round(one.rate, 3), -one.workers))
+    return max(plans, key=lambda candidate: (round(candidate.rate, 3), -candidate.workers))
 
 
 def _where_it_fits(memory: GpuMemory) -> str:
@@ -218,7 +218,7 @@ def _split(
     engine: EngineFigures,
     prices: Prices,
     memory: GpuMemory,
-) -> Plan:
+) -> ClusterPlan:
     turn_cpu = constants.turn_cpu + (load.env_cpu or 0.0) + load.reset_cpu / load.turns
     answer = load.tokens / engine.speed(episodes / sampling)
     # One worker per core, and so many that each is at most half busy: then no turn waits long for its step.
@@ -228,7 +228,7 @@ def _split(
     simulated = max(1, round(workers * share))
     concurrency = max(1, round(episodes * share / simulated))
     streams = sampling * min(share, simulated * concurrency / episodes)
-    found = simulate(
+    simulation = simulate(
         constants,
         workers=simulated,
         concurrency=concurrency,
@@ -238,7 +238,7 @@ def _split(
     )
     scale = episodes / (simulated * concurrency)
     limits = {
-        "engine": found.rate * scale,
+        "engine": simulation.rate * scale,
         "driver": 1 / (constants.decode_cpu + constants.batch_cpu / 64),
         "learner": _learner_rate(gpus, sampling, load, engine),
     }
@@ -250,7 +250,19 @@ def _split(
     machines = math.ceil(gpus / GPUS_PER_MACHINE) + math.ceil(max(0, cores - 32 * math.ceil(gpus / 8)) / CORES_PER_MACHINE)
     dollars = gpus * prices.gpu + cores * prices.core
     learner = memory.needed(gpus, sampling) if load.trained else 0.0
-    return Plan(gpus, episodes, sampling, workers, rate, bottleneck, cores, machines, dollars, dollars / (rate * 3.6), learner)
+    return ClusterPlan(
+        gpus=gpus,
+        episodes=episodes,
+        sampling=sampling,
+        workers=workers,
+        rate=rate,
+        bottleneck=bottleneck,
+        cores=cores,
+        machines=machines,
+        dollars=dollars,
+        dollars_per_thousand=dollars / (rate * 3.6),
+        learner_bytes=learner,
+    )
 
 
 def _learner_rate(gpus: int, sampling: int, load: Workload, engine: EngineFigures) -> float:

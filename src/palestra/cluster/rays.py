@@ -61,7 +61,7 @@ class RayWorker(RolloutWorker):
     async def open(self) -> Opened:
         import ray
 
-        return (await super().open())._replace(place=ray.get_runtime_context().get_node_id()[:8])
+        return (await super().open())._replace(node=ray.get_runtime_context().get_node_id()[:8])
 
 
 class RayHandle:

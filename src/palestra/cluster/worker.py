@@ -24,7 +24,7 @@ from palestra.registry import EnvSpec
 from palestra.rollouts import AnyPolicy, EpisodeKey, EpisodeRunner, RolloutOptions
 from palestra.trajectory import Trajectory, writable
 
-__all__ = ["JobOrders", "Lease", "Played", "RolloutWorker", "Setup", "StaleSession", "decode_batch"]
+__all__ = ["JobOrders", "Lease", "PlayedLease", "RolloutWorker", "Setup", "StaleSession", "decode_batch"]
 
 BATCH = 128
 """Maximum episodes per batch."""
@@ -47,7 +47,7 @@ class Lease(msgspec.Struct, frozen=True, array_like=True):
     key: EpisodeKey
 
 
-class Played(msgspec.Struct, frozen=True, array_like=True):
+class PlayedLease(msgspec.Struct, frozen=True, array_like=True):
     """The result of a lease: one trajectory per player."""
 
     job: int
@@ -81,7 +81,7 @@ class Opened(NamedTuple):
 
     session: str
     pid: int
-    place: str = ""
+    node: str = ""
     """The node, if there are several."""
 
 
@@ -94,7 +94,7 @@ class RolloutWorker:
         self._runners: dict[int, EpisodeRunner] = {}
         self._waiting: deque[Lease] = deque()
         self._running: dict[asyncio.Task[None], int] = {}
-        self._finished: deque[Played] = deque()
+        self._finished: deque[PlayedLease] = deque()
         self._news = asyncio.Event()
         self._ripe = asyncio.Event()
         """Set while a batch should not wait: it is full, or the worker has free places."""
@@ -110,7 +110,7 @@ class RolloutWorker:
         return Opened(self._session, os.getpid())
 
     async def exchange(self, session: str, orders: JobOrders) -> bytes:
-        """Take leases, and return a batch of ended episodes: ``list[Played]`` as msgpack."""
+        """Take leases, and return a batch of ended episodes: ``list[PlayedLease]`` as msgpack."""
         self._check(session)
         for job, setup in orders.begin.items():
             self._runners[job] = await EpisodeRunner(setup.policy, setup.options).__aenter__()
@@ -161,7 +161,7 @@ class RolloutWorker:
     async def _play(self, lease: Lease) -> None:
         key = lease.key
         trajectories = await self._runners[lease.job].play(key)
-        self._finished.append(Played(lease.job, key.group, key.member, trajectories))
+        self._finished.append(PlayedLease(lease.job, key.group, key.member, trajectories))
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         del self._running[task]
@@ -174,7 +174,7 @@ class RolloutWorker:
         """Drop ``job`` and close its environments. Runs as a task of its own, because closing may take long."""
         runner = self._runners.pop(job)
         self._waiting = deque(lease for lease in self._waiting if lease.job != job)
-        await _cancel([task for task, own in self._running.items() if own == job])
+        await _cancel([task for task, number in self._running.items() if number == job])
         self._finished = deque(played for played in self._finished if played.job != job)
         await runner.__aexit__(None, None, None)
 
@@ -197,14 +197,14 @@ async def _cancel(tasks: Sequence["asyncio.Task[None]"]) -> None:
         await asyncio.wait(tasks)
 
 
-def _encode(batch: list[Played]) -> bytes:
+def _encode(batch: list[PlayedLease]) -> bytes:
     try:
         return encode_msgpack(batch)
     except UNWRITABLE:
-        tamed = [msgspec.structs.replace(one, trajectories=tuple(map(writable, one.trajectories))) for one in batch]
+        tamed = [msgspec.structs.replace(played, trajectories=tuple(map(writable, played.trajectories))) for played in batch]
         return encode_msgpack(tamed)
 
 
-def decode_batch(data: bytes) -> list[Played]:
+def decode_batch(data: bytes) -> list[PlayedLease]:
     """Decode the answer of ``exchange``."""
-    return decode_msgpack(data, list[Played])
+    return decode_msgpack(data, list[PlayedLease])
