@@ -122,9 +122,9 @@ class GemEnv(Env):
         try:
             with self._generators.own(0):
                 self._env = gem.make(path, **settings)
-        except Exception as error:  # noqa: BLE001 - the other framework may raise anything
+        except Exception as error:
             tried = f"tried with gem-llm {TRIED['gem'].version}"
-            raise UsageError(f'GEM ({tried}) cannot make "{path}": {type(error).__name__}: {error}') from None
+            raise UsageError(f'GEM ({tried}) cannot make "{path}": {type(error).__name__}: {error}') from error
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         """Start an episode. A seed below 2**31 starts the same one as ``reset(seed=seed)`` in GEM."""

@@ -55,7 +55,7 @@ class GymnasiumEnv(Env):
         try:
             self._env: Any = gymnasium.make(path, **settings)
         except (gymnasium.error.Error, ImportError, TypeError) as error:
-            raise UsageError(f'Gymnasium {gymnasium.__version__} cannot make "{path}": {error}') from None
+            raise UsageError(f'Gymnasium {gymnasium.__version__} cannot make "{path}": {error}') from error
         space = self._env.action_space
         if not isinstance(space, gymnasium.spaces.Discrete):
             self._env.close()

@@ -102,7 +102,7 @@ class OpenEnv(AsyncEnv):
                 answer = decode_json(received, _OpenEnvAnswer)
                 answered = True
         except (OSError, ConnectionClosed, WebSocketException, SchemaError) as error:
-            raise InfrastructureError(f"{self._url}: {type(error).__name__}: {error}") from None
+            raise InfrastructureError(f"{self._url}: {type(error).__name__}: {error}") from error
         finally:
             if not answered:
                 await self._drop()
@@ -115,7 +115,7 @@ class OpenEnv(AsyncEnv):
             return msgspec.convert(answer.data, _Outcome)
         except msgspec.ValidationError as error:
             await self._drop()
-            raise InfrastructureError(f"{self._url} sent no observation: {error}") from None
+            raise InfrastructureError(f"{self._url} sent no observation: {error}") from error
 
     def _action(self, action: str) -> dict[str, Any]:
         if self._action_field:

@@ -64,10 +64,10 @@ class SkyRLTextEnv(Env):
         extras = {key: value for key, value in row.items() if key != "prompt"}
         try:
             self._env = skyrl_gym.make(self._path, env_config=self._settings, extras=extras)
-        except Exception as error:  # noqa: BLE001 - the other framework may raise anything
+        except Exception as error:
             tried = f"tried with {TRIED['skyrl_rows'].version}"
             message = f'skyrl-gym ({tried}) cannot make "{self._path}": {type(error).__name__}: {error}'
-            raise UsageError(message) from None
+            raise UsageError(message) from error
         prompt, _ = self._env.init([dict(message) for message in row["prompt"]])
         *opening, last = [{"role": str(message["role"]), "content": str(message["content"])} for message in prompt]
         return last["content"], {**about, "opening": opening} if opening else about

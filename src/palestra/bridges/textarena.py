@@ -45,10 +45,10 @@ class TextArenaEnv(Env):
         try:
             with self._generators.own(0):
                 self._env: Any = textarena.make(env_id=path, **settings)
-        except Exception as error:  # noqa: BLE001 - the other framework may raise anything
+        except Exception as error:
             tried = f"tried with {TRIED['textarena'].version}"
             message = f'TextArena ({tried}) cannot make "{path}": {type(error).__name__}: {error}'
-            raise UsageError(message) from None
+            raise UsageError(message) from error
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         """Start a game. A seed below 2**31 starts the same one as ``reset(seed=seed)`` in TextArena."""

@@ -41,10 +41,10 @@ class VerifiersTasks:
                 kind, config = loaders.taskset_class(path), loaders.taskset_config_type(path)(id=path, **settings)
                 self.tasks += itertools.islice(kind(config), MOST_TASKS + 1)
                 why = "lends tools" if kind.toolsets(config) else next(filter(None, map(_needs, self.tasks)), "")
-        except Exception as error:  # noqa: BLE001 - the other framework may raise anything
+        except Exception as error:
             tried = f"tried with {TRIED['verifiers'].version}"
             message = f'verifiers ({tried}) cannot load the taskset "{path}": {type(error).__name__}: {error}'
-            raise UsageError(message) from None
+            raise UsageError(message) from error
         if len(self.tasks) > MOST_TASKS:
             del self.tasks[MOST_TASKS:]
             _log.warning('"verifiers:%s" has more than %d tasks; Palestra plays the first %d', path, MOST_TASKS, MOST_TASKS)

@@ -38,8 +38,8 @@ def connect(address: str = "auto", **options: Any) -> Any:
     os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default of 15 starves workers beside two busy processes
     try:
         import ray
-    except ModuleNotFoundError:
-        raise MissingExtra(f"a cluster needs Ray: {how_to_install('cluster')}") from None
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"a cluster needs Ray: {how_to_install('cluster')}") from error
     if ray.is_initialized():
         return ray
     quiet: dict[str, Any] = {"logging_level": logging.WARNING, "log_to_driver": False}
@@ -98,11 +98,11 @@ class RayHandle:
             # Ray will not restart it: its constructor failed, or its owner ended it.
             self._failed_starts += 1
             if self._failed_starts >= 3:
-                raise UsageError(f"workers cannot be started: {error}") from None
+                raise UsageError(f"workers cannot be started: {error}") from error
             self._actor = self._start()
-            raise Lost(str(error)) from None
+            raise Lost(str(error)) from error
         except self._gone as error:
-            raise Lost(str(error)) from None
+            raise Lost(str(error)) from error
         self._failed_starts = 0
         self._pid = opened.pid
         return opened
@@ -111,7 +111,7 @@ class RayHandle:
         try:
             batch: bytes = await self._actor.exchange.remote(session, orders)
         except self._gone as error:
-            raise Lost(str(error)) from None
+            raise Lost(str(error)) from error
         return batch
 
     async def replace(self) -> None:

@@ -74,6 +74,7 @@ def read_answer(data: bytes) -> ChatAnswer:
         body = _decoder.decode(data)
         choice = body.choices[0]
     except (msgspec.MsgspecError, IndexError) as error:
+        # Without its cause: that may have a context that quotes the answer with the key still in it (``ChatPolicy._read``).
         raise PolicyError(f"the endpoint did not answer with a chat completion: {error}; got {data[:300]!r}") from None
     reply, usage = choice.message, body.usage or _Usage()
     calls = [format_call(_canonical(call)) for call in reply.tool_calls or ()]

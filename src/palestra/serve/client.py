@@ -233,7 +233,7 @@ class RemoteEnv(AsyncEnv):
             answer = await link.ask(call, loop.time() + left)
         except SchemaError as error:
             await self._drop()
-            raise InfrastructureError(f"{self._url} broke the protocol: {error}") from None
+            raise InfrastructureError(f"{self._url} broke the protocol: {error}") from error
         self._meter.received(link.answer_size)
         self._request = max(self._request, answer.request)
         return answer

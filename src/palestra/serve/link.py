@@ -87,7 +87,7 @@ class ServerLink:
         except TimeoutError:
             raise Broken(f"no Welcome within {seconds:.1f} s") from None
         except (OSError, ConnectionClosed, InvalidMessage) as error:
-            raise Broken(f"{type(error).__name__}: {error}") from None
+            raise Broken(f"{type(error).__name__}: {error}") from error
         return cls(socket, welcome)
 
     async def ask(self, call: CallFrame, until: float) -> ReplyFrame | Fault:
@@ -115,7 +115,7 @@ class ServerLink:
             async with asyncio.timeout(self.heartbeat * SILENT_BEATS):
                 await self._socket.send(encode_frame(frame))
         except (OSError, ConnectionClosed) as error:
-            raise Broken(f"{type(error).__name__}: {error}") from None
+            raise Broken(f"{type(error).__name__}: {error}") from error
 
     async def beat(self) -> None:
         """Renew the lease, and detect a peer that is gone."""
@@ -177,7 +177,7 @@ async def _connected(url: str, token: str, max_message: int) -> ClientConnection
         if status == 401:
             raise UsageError(f"{url} refused the token: check PALESTRA_TOKEN, or pass make(…, token=…)") from None
         if status >= 500 or status == 429:
-            raise OSError(f"{url} answered {status}") from None
+            raise OSError(f"{url} answered {status}") from error
         raise UsageError(f"{url} is not an environment server: it answered {status}") from None
     except ssl.SSLCertVerificationError as error:
         raise UsageError(
