@@ -166,14 +166,13 @@ def _usage(reply: AgentReply) -> dict[str, int]:
     return {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens, "total_tokens": total}
 
 
-def _call(call: FunctionCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-
-
 def _answer(reply: AgentReply, request: AgentRequest) -> bytes:
     answer: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else ""), "refusal": None}
     if reply.calls:
-        answer["tool_calls"] = [_call(call) for call in reply.calls]
+        answer["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in reply.calls
+        ]
     if reply.reasoning:
         answer["reasoning_content"] = reply.reasoning
     return msgspec.json.encode(

@@ -29,7 +29,7 @@ from palestra.policies.sampled import SampledPolicy
 from palestra.rollouts.playing import play
 from palestra.trajectory import Segment, Trajectory
 
-__all__ = ["PalestraWorkflow", "task_rows"]
+__all__ = ["PalestraWorkflow", "task_rows"]  # noqa: F822 - PalestraWorkflow is made by __getattr__
 
 
 class _Workflow:

@@ -29,7 +29,7 @@ def close() -> None:
 
 
 def _answer(asked: dict[str, Any]) -> Any:
-    global _env
+    global _env  # noqa: PLW0603 - the state of this process
     if asked["do"] == "make":
         _env = _made(asked)
         return {}

@@ -16,7 +16,7 @@ from palestra.bridges.versions import framework
 from palestra.worlds.harbor.schema import Environment
 from palestra.worlds.harbor.session import Session
 
-__all__ = ["Box"]
+__all__ = ["Box"]  # noqa: F822 - Box is made by __getattr__
 
 _ROOT = (None, "root", 0, "0")
 

@@ -101,7 +101,7 @@ class InspectEnv(AsyncEnv):
     async def _solve(self, sample: Any) -> None:
         try:
             await self._asked.put(await self._scored(sample))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the error belongs to the caller, who waits
             await self._asked.put(error)
 
     async def _scored(self, sample: Any) -> dict[str, Any]:

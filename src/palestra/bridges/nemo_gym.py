@@ -31,7 +31,7 @@ from palestra.foundation.encoding import tame
 from palestra.registry import registered
 from palestra.trajectory import Task, text_of
 
-__all__ = ["PalestraServer", "task_rows"]
+__all__ = ["PalestraServer", "task_rows"]  # noqa: F822 - PalestraServer is made by __getattr__
 
 LEASE_SECONDS = 600.0
 

@@ -56,20 +56,17 @@ def token_for(url: str) -> str:
     """
     token, hosts = os.environ.get(TOKEN_VARIABLE), os.environ.get(HOST_VARIABLE, "")
     parts = urlsplit(url)
-    address = f"{_bracketed(parts.hostname or '')}:{parts.port or _PORTS.get(parts.scheme, 0)}"
+    host = parts.hostname or ""
+    address = f"{f'[{host}]' if ':' in host else host}:{parts.port or _PORTS.get(parts.scheme, 0)}"
     if not token:
         raise UsageError(
             f"{url} needs a token: make(…, token=…), or export {TOKEN_VARIABLE}=$(cat token) {HOST_VARIABLE}={address}"
         )
-    allowed = {host.strip().lower() for host in hosts.split(",")}
+    allowed = {name.strip().lower() for name in hosts.split(",")}
     if address not in allowed and address.rpartition(":")[0] not in allowed:
         why = f"{HOST_VARIABLE} is {hosts}" if hosts else f"{HOST_VARIABLE} is not set"
         raise UsageError(f"{why}, so {TOKEN_VARIABLE} was not sent to {url}. To send it: export {HOST_VARIABLE}={address}")
     return token
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 class BearerTokens:
