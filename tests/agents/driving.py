@@ -189,14 +189,14 @@ class Agent:
 
 def _chat(body: dict[str, Any]) -> Answer:
     (choice,) = body["choices"]
-    said = choice["message"]
+    message = choice["message"]
     calls = [
-        Called(c["id"], c["function"]["name"], json.loads(c["function"]["arguments"])) for c in said.get("tool_calls") or ()
+        Called(c["id"], c["function"]["name"], json.loads(c["function"]["arguments"])) for c in message.get("tool_calls") or ()
     ]
-    native = {"role": "assistant", "content": said["content"]}
+    native = {"role": "assistant", "content": message["content"]}
     if calls:
-        native["tool_calls"] = said["tool_calls"]
-    return Answer(said["content"] or "", tuple(calls), choice["finish_reason"], [native], body["id"], body["usage"])
+        native["tool_calls"] = message["tool_calls"]
+    return Answer(message["content"] or "", tuple(calls), choice["finish_reason"], [native], body["id"], body["usage"])
 
 
 def _chat_stream(response: Response) -> Answer:
@@ -218,10 +218,10 @@ def _chat_stream(response: Response) -> Answer:
                     calls[part["index"]] = part
                 else:
                     calls[part["index"]]["function"]["arguments"] += part["function"]["arguments"]
-    said: dict[str, Any] = {"content": text or None}
+    message: dict[str, Any] = {"content": text or None}
     if calls:
-        said["tool_calls"] = [{key: value for key, value in calls[at].items() if key != "index"} for at in sorted(calls)]
-    return _chat({"choices": [{"message": said, "finish_reason": finish}], "id": ident, "usage": usage})
+        message["tool_calls"] = [{key: value for key, value in calls[at].items() if key != "index"} for at in sorted(calls)]
+    return _chat({"choices": [{"message": message, "finish_reason": finish}], "id": ident, "usage": usage})
 
 
 def _responses(body: dict[str, Any]) -> Answer:
@@ -264,24 +264,24 @@ def _anthropic(body: dict[str, Any]) -> Answer:
 
 
 def _anthropic_stream(response: Response) -> dict[str, Any]:
-    events = [one for one in events_of(response.body) if one[0] != "ping"]
+    events = [(name, data) for name, data in events_of(response.body) if name != "ping"]
     assert events[0][0] == "message_start"
     assert events[-1][0] == "message_stop"
-    whole: dict[str, Any] = events[0][1]["message"]
+    reply: dict[str, Any] = events[0][1]["message"]
     written: dict[int, str] = {}
     for name, data in events:
         if name == "content_block_start":
-            assert data["index"] == len(whole["content"])
-            whole["content"].append(data["content_block"])
+            assert data["index"] == len(reply["content"])
+            reply["content"].append(data["content_block"])
         elif name == "content_block_delta":
             delta = data["delta"]
             if delta["type"] == "text_delta":
-                whole["content"][data["index"]]["text"] += delta["text"]
+                reply["content"][data["index"]]["text"] += delta["text"]
             else:
                 written[data["index"]] = written.get(data["index"], "") + delta["partial_json"]
         elif name == "content_block_stop" and data["index"] in written:
-            whole["content"][data["index"]]["input"] = json.loads(written[data["index"]])
+            reply["content"][data["index"]]["input"] = json.loads(written[data["index"]])
         elif name == "message_delta":
-            whole.update(data["delta"])
-            whole["usage"].update(data["usage"])
-    return whole
+            reply.update(data["delta"])
+            reply["usage"].update(data["usage"])
+    return reply

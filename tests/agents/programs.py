@@ -30,19 +30,19 @@ async def chatting(episode: Any) -> AsyncIterator[Callable[..., Awaitable[str]]]
 
 async def stepping(episode: Any) -> None:
     """Ask the model, take its reply as the action, until the episode ends."""
-    messages = [dict(one) for one in episode.messages]
+    messages = [dict(message) for message in episode.messages]
     async with chatting(episode) as asking:
         while not episode.ended:
-            said = await asking(messages)
-            messages += [{"role": "assistant", "content": said}, {"role": "user", "content": await episode.step(said)}]
+            reply = await asking(messages)
+            messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": await episode.step(reply)}]
 
 
 def plain(episode: Any) -> None:
     """The same as a plain function."""
-    messages = [dict(one) for one in episode.messages]
+    messages = [dict(message) for message in episode.messages]
     while not episode.ended:
-        said = ask(episode, messages)
-        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": episode.step(said)}]
+        reply = ask(episode, messages)
+        messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": episode.step(reply)}]
 
 
 def ask(episode: Any, messages: list[dict[str, str]]) -> str:
@@ -56,7 +56,7 @@ def ask(episode: Any, messages: list[dict[str, str]]) -> str:
 
 def answering(episode: Any) -> str:
     """The reply is the action; the program takes no step."""
-    return ask(episode, [dict(one) for one in episode.messages])
+    return ask(episode, [dict(message) for message in episode.messages])
 
 
 def sleeping(episode: Any) -> None:
@@ -93,13 +93,13 @@ async def by_command(episode: Any) -> None:
 
 def plain_by_mcp(episode: Any) -> None:
     """The same from a plain function, which calls the model as well."""
-    ask(episode, [dict(one) for one in episode.messages])
+    ask(episode, [dict(message) for message in episode.messages])
     asyncio.run(by_mcp(episode))
 
 
 async def with_helpers(episode: Any) -> None:
     """Ask two helpers at the same time, which answer from the same history, then ask for the action."""
-    messages = [dict(one) for one in episode.messages]
+    messages = [dict(message) for message in episode.messages]
     async with chatting(episode) as asking:
         while not episode.ended:
             helpers = [asking([*messages, {"role": "user", "content": f"Helper {number}?"}]) for number in range(2)]

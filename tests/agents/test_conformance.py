@@ -56,7 +56,7 @@ def stage(request: pytest.FixtureRequest) -> Stage:
 
 
 def roles(recording: Recording) -> list[str]:
-    return [str(one.role) for one in recording.calls]
+    return [str(call.role) for call in recording.calls]
 
 
 async def test_a_task_with_tools_is_one_segment_and_parallel_calls_come_back_in_order(stage: Stage) -> None:
@@ -64,8 +64,8 @@ async def test_a_task_with_tools_is_one_segment_and_parallel_calls_come_back_in_
     agent.user("What is 2 + 3 + 4, and 1 + 2?")
     for added, results in (([(2, 3)], ["5"]), ([(5, 4), (1, 2)], ["9", "3"])):
         answer = agent.take(await agent.ask())
-        assert [(one.name, one.arguments) for one in answer.calls] == [("add", {"a": a, "b": b}) for a, b in added]
-        assert len({one.id for one in answer.calls}) == len(added)
+        assert [(call.name, call.arguments) for call in answer.calls] == [("add", {"a": a, "b": b}) for a, b in added]
+        assert len({call.id for call in answer.calls}) == len(added)
         assert answer.finish == "tool_calls"
         agent.results(answer, results)
     last = await agent.ask()
@@ -74,7 +74,7 @@ async def test_a_task_with_tools_is_one_segment_and_parallel_calls_come_back_in_
     assert recording.links == {"start": 1, "extended": 2}
     assert len(recording.segments[CallRole.AGENT]) == 1
     assert (recording.merged, recording.forks) == (1.0, {})
-    assert [one.tools for one in recording.calls] == [("add",), ("add", "add"), ()]
+    assert [call.tools for call in recording.calls] == [("add",), ("add", "add"), ()]
 
 
 @pytest.mark.parametrize("which", [0, 2], ids=["first", "last"])
@@ -132,7 +132,7 @@ async def test_calls_in_flight_are_one(stage: Stage) -> None:
     asking = [asyncio.ensure_future(agent.ask()) for _ in range(3)]
     await asyncio.sleep(0.01)
     stage.witness.gate.set()
-    assert {(await one).text for one in asking} == {"four"}
+    assert {(await answer).text for answer in asking} == {"four"}
     assert stage.witness.begun == 1
     assert (await stage.end()).replayed == 2
 
@@ -187,9 +187,9 @@ def replace(old: str, new: str) -> Callable[[Agent], None]:
 def say_otherwise(agent: Agent) -> None:
     """The same system text in another form, and the same arguments in another order."""
     for item in agent.history:
-        for one in [item, *(c["function"] for c in item.get("tool_calls") or ())]:
-            if "arguments" in one:
-                one["arguments"] = json.dumps(dict(reversed(json.loads(one["arguments"]).items())), indent=2)
+        for called in [item, *(c["function"] for c in item.get("tool_calls") or ())]:
+            if "arguments" in called:
+                called["arguments"] = json.dumps(dict(reversed(json.loads(called["arguments"]).items())), indent=2)
         for block in item["content"] if isinstance(item.get("content"), list) else ():
             if block.get("type") == "tool_use":
                 block["input"] = dict(reversed(block["input"].items()))

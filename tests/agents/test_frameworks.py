@@ -87,11 +87,11 @@ async def test_every_episode_of_a_model_that_errs_is_accounted_for(name: str) ->
 
 def _tutorial() -> Any:
     pytest.importorskip("langgraph")
-    found = importlib.util.spec_from_file_location("my_agent", TUTORIAL)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location("my_agent", TUTORIAL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module.run
 
 

@@ -36,9 +36,9 @@ def make(**options: Any) -> Gateway:
 
 
 def agent(gateway: Gateway, episode: OpenEpisode, text: str = "Hello") -> Agent:
-    one = Agent(gateway, episode, "chat")
-    one.user(text)
-    return one
+    caller = Agent(gateway, episode, "chat")
+    caller.user(text)
+    return caller
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/models"])
@@ -113,9 +113,9 @@ async def test_sealing_cancels_what_is_being_sampled() -> None:
 async def test_bad_bodies_are_refused_and_harm_nothing(body: bytes, status: int) -> None:
     gateway = make(limits=GatewayLimits(body=4096) if status == 413 else None)
     episode = gateway.open()
-    one = agent(gateway, episode)
-    assert (await one.send(body or b" ")).status == status
-    assert (await one.send()).status == 200
+    caller = agent(gateway, episode)
+    assert (await caller.send(body or b" ")).status == status
+    assert (await caller.send()).status == 200
 
 
 async def test_too_many_requests_at_once_are_refused() -> None:
@@ -125,18 +125,18 @@ async def test_too_many_requests_at_once_are_refused() -> None:
     asking = [asyncio.ensure_future(agent(gateway, episode, text).send()) for text in "abc"]
     assert (await asking[2]).status == 429
     await gateway.engine.resume()
-    assert [(await one).status for one in asking[:2]] == [200, 200]
+    assert [(await answer).status for answer in asking[:2]] == [200, 200]
 
 
 async def test_models_and_counts_are_answered_and_not_recorded() -> None:
     gateway = make(model="mine")
     episode = gateway.open()
-    one = Agent(gateway, episode, "anthropic")
-    one.user("Hello")
+    caller = Agent(gateway, episode, "anthropic")
+    caller.user("Hello")
     models = await post(gateway, "/v1/models", b"", {"x-api-key": episode.key})
     assert models.json["data"][0]["id"] == "mine"
-    counted = await post(gateway, "/v1/messages/count_tokens", one.body(), one.auth())
-    request = await ANTHROPIC.read(one.body(), Pieces())
+    counted = await post(gateway, "/v1/messages/count_tokens", caller.body(), caller.auth())
+    request = await ANTHROPIC.read(caller.body(), Pieces())
     assert counted.json == {"input_tokens": len(ByteRenderer().first(rendered(request)))}
     assert (await post(gateway, "/v1/embeddings", b"{}", {"x-api-key": episode.key})).status == 404
     assert (await gateway.close(episode)).calls == ()
@@ -203,10 +203,10 @@ async def test_agents_that_fill_the_loop_s_own_threads_are_answered(length: int,
         assert await asyncio.gather(*asking) == [200] * 8
         for episode in episodes:
             await gateway.close(episode)
-    own = renderer.threads - {threading.current_thread()}
-    assert bool(own) == (length > 1)
-    assert len(own) <= 4
-    for thread in own:  # they end with the server
+    rendering = renderer.threads - {threading.current_thread()}
+    assert bool(rendering) == (length > 1)
+    assert len(rendering) <= 4
+    for thread in rendering:  # they end with the server
         thread.join(10)
         assert not thread.is_alive()
 
@@ -229,9 +229,9 @@ async def test_a_long_episode_ends_while_agents_fill_the_loop_s_own_threads() ->
 async def test_parameters_without_effect_are_counted() -> None:
     gateway = make()
     episode = gateway.open()
-    one = agent(gateway, episode)
-    one.extra = {"logit_bias": {"5": 1}, "response_format": {"type": "json_object"}, "tool_choice": "required", "seed": 4}
-    await one.ask()
+    caller = agent(gateway, episode)
+    caller.extra = {"logit_bias": {"5": 1}, "response_format": {"type": "json_object"}, "tool_choice": "required", "seed": 4}
+    await caller.ask()
     assert (await gateway.close(episode)).ignored == {"logit_bias": 1, "response_format": 1, "tool_choice": 1}
 
 
@@ -239,22 +239,22 @@ async def test_stop_strings_are_left_out_and_both_forms_continue() -> None:
     for form in ("r", "r3"):
         gateway = Gateway(ScriptedEngine(lambda prompt, sampling: [*map(ord, "r3"), STOP]), lambda tools: ByteRenderer())
         episode = gateway.open()
-        one = Agent(gateway, episode, "anthropic", extra={"stop_sequences": ["3"]})
-        one.user("Count")
-        answer = await one.ask()
+        caller = Agent(gateway, episode, "anthropic", extra={"stop_sequences": ["3"]})
+        caller.user("Count")
+        answer = await caller.ask()
         assert (answer.text, answer.finish) == ("r", "stop_sequence")
-        one.history.append({"role": "assistant", "content": form})
-        one.user("Next")
-        await one.ask()
+        caller.history.append({"role": "assistant", "content": form})
+        caller.user("Next")
+        await caller.ask()
         assert (await gateway.close(episode)).links == {"start": 1, "extended": 1}
 
 
 @pytest.mark.parametrize("stops", [[], ["3"]])
 async def test_a_stream_names_the_stop_sequence_only_if_there_was_one(stops: list[str]) -> None:
     gateway = Gateway(ScriptedEngine(lambda prompt, sampling: [*map(ord, "r3"), STOP]), lambda tools: ByteRenderer())
-    one = Agent(gateway, gateway.open(), "anthropic", stream=True, extra={"stop_sequences": stops})
-    one.user("Count")
-    ends = [data["delta"] for name, data in events_of((await one.send()).body) if name == "message_delta"]
+    caller = Agent(gateway, gateway.open(), "anthropic", stream=True, extra={"stop_sequences": stops})
+    caller.user("Count")
+    ends = [data["delta"] for name, data in events_of((await caller.send()).body) if name == "message_delta"]
     assert [end["stop_sequence"] for end in ends] == [*stops, None][:1]
 
 
@@ -268,9 +268,9 @@ async def test_the_renderers_of_sixteen_sets_of_tools_are_kept_and_the_one_used_
     gateway = Gateway(ScriptedEngine(write), renderers)
     episode = gateway.open()
     for turn, number in enumerate((*range(16), 0, 16, 0, 2, 1)):
-        one = agent(gateway, episode, f"Hello {turn}")
-        one.tools = ({**ADD, "name": f"add{number}"},)
-        await one.ask()
+        caller = agent(gateway, episode, f"Hello {turn}")
+        caller.tools = ({**ADD, "name": f"add{number}"},)
+        await caller.ask()
     assert made == [f"add{number}" for number in (*range(16), 16, 1)]
 
 
@@ -333,7 +333,7 @@ async def test_the_gateway_is_served_over_http(served: Gateway) -> None:
         async with session.post(f"{episode.anthropic_url}/v1/messages", json={**body, "stream": False}) as answer:
             assert (await answer.json())["type"] == "message"
     recording = await served.close(episode)
-    assert [str(one.role) for one in recording.calls] == ["discarded", "agent"]  # the same messages, asked for twice
+    assert [str(call.role) for call in recording.calls] == ["discarded", "agent"]  # the same messages, asked for twice
     assert (await served.close(other)).calls == ()
 
 
@@ -354,12 +354,12 @@ async def test_a_client_that_stalls_is_given_up_and_its_reply_can_be_fetched_aga
     gateway = make(limits=GatewayLimits(write_seconds=0.05))
     again, lost = gateway.open(), gateway.open()
     for episode in (again, lost):
-        one = agent(gateway, episode)
-        one.stream = stream
-        stalled = await asyncio.wait_for(one.send(client=Client(slow=3600)), 10)
+        caller = agent(gateway, episode)
+        caller.stream = stream
+        stalled = await asyncio.wait_for(caller.send(client=Client(slow=3600)), 10)
         assert stalled.body == b""
         if episode is again:
-            await one.ask()
+            await caller.ask()
     assert [str(call.role) for call in (await gateway.close(again)).calls] == ["agent"]
     assert [str(call.role) for call in (await gateway.close(lost)).calls] == ["discarded"]
 
@@ -371,9 +371,9 @@ async def test_an_agent_that_asks_on_after_its_budget_fills_no_memory() -> None:
     await agent(gateway, episode, "again").ask()  # the first refusal
     before = episode.record.memory.held
     for number in range(50):
-        one = agent(gateway, episode, f"more {number}")
-        one.extra = {"user": f"user {number}"}
-        assert "budget" in (await one.ask()).text
+        caller = agent(gateway, episode, f"more {number}")
+        caller.extra = {"user": f"user {number}"}
+        assert "budget" in (await caller.ask()).text
     assert episode.record.memory.held == before
     assert (await gateway.close(episode)).refused == 51
 
@@ -411,9 +411,9 @@ class Failing(ScriptedEngine):
 
 async def test_the_metrics_count_a_stream_that_fails_late_as_failed() -> None:
     gateway = Gateway(Failing(write), lambda tools: ByteRenderer(), limits=GatewayLimits(ping_seconds=0.01))
-    one = Agent(gateway, gateway.open(), "chat", stream=True)
-    one.user("Hello")
-    answer = await one.send()
+    caller = Agent(gateway, gateway.open(), "chat", stream=True)
+    caller.user("Hello")
+    answer = await caller.send()
     assert answer.status == 200
     assert b"event: error" in answer.body
     assert 'palestra_gateway_answers_total{path="/v1/chat/completions",status="500"} 1' in gateway.metrics.text(1)

@@ -48,8 +48,8 @@ def check(recording: Recording, seen: list[Tokens]) -> None:
     ]
     assert sorted(spans) == sorted((tokens.prompt.tolist(), tokens.ids.tolist()) for tokens in seen)
     assert len(recording.calls) == len(seen) == sum(recording.links.values())
-    assert {one.number for one in recording.calls if one.role is CallRole.DISCARDED}.isdisjoint(
-        {one.parent for one in recording.calls if one.link == "extended"}
+    assert {call.number for call in recording.calls if call.role is CallRole.DISCARDED}.isdisjoint(
+        {call.parent for call in recording.calls if call.link == "extended"}
     )
 
 

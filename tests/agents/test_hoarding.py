@@ -59,29 +59,29 @@ async def _serve(pipe: Any) -> None:
     episodes: list[OpenEpisode] = []
 
     async def honest() -> None:
-        one = gateway.open()
+        episode = gateway.open()
         body = json.dumps({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8}).encode()
-        await post(gateway, "/v1/chat/completions", body, {"authorization": f"Bearer {one.key}"})
-        await gateway.close(one)
+        await post(gateway, "/v1/chat/completions", body, {"authorization": f"Bearer {episode.key}"})
+        await gateway.close(episode)
 
     async def opened(_: Any) -> tuple[str, str]:
-        one = gateway.open()
-        episodes.append(one)
+        episode = gateway.open()
+        episodes.append(episode)
 
         async def take(action: str) -> ActionAnswer:
             return ActionAnswer("o" * 50_000, played=True)
 
-        one.record.door = ToolDoor(lambda: (), take, lambda: False, one.record.memory, LIMITS.pending)
-        return gateway.url, one.key
+        episode.record.door = ToolDoor(lambda: (), take, lambda: False, episode.record.memory, LIMITS.pending)
+        return gateway.url, episode.key
 
     async def ended(_: Any) -> None:
         """Close the episodes. Nothing of them is counted once their last request, whose client may be gone, is over."""
-        for one in episodes:
-            assert one.record.door is not None
-            one.record.door.close()
-            await gateway.close(one)
+        for episode in episodes:
+            assert episode.record.door is not None
+            episode.record.door.close()
+            await gateway.close(episode)
         async with asyncio.timeout(60):
-            while any(one.record.memory.held for one in episodes):
+            while any(episode.record.memory.held for episode in episodes):
                 await asyncio.sleep(0.01)
         episodes.clear()
 

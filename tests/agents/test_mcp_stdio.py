@@ -55,7 +55,7 @@ async def _run(messages: list[dict[str, Any]], **environment: str) -> tuple[list
     assert running.stdin is not None
     assert running.stdout is not None
     async with asyncio.timeout(15):
-        running.stdin.write("".join(json.dumps(one) + "\n" for one in messages).encode())
+        running.stdin.write("".join(json.dumps(message) + "\n" for message in messages).encode())
         answers = [json.loads(await running.stdout.readline()) for _ in messages]
         running.stdin.close()
         _, errors = await running.communicate()
@@ -72,7 +72,7 @@ async def test_calls_are_passed_on_in_order_and_a_ping_does_not_wait_for_them() 
     async with _served(tools.answer) as url:
         answers, _, status = await _run([*calls, _message("ping", 99)], PALESTRA_MCP_URL=url, PALESTRA_MCP_KEY="k")
     assert (tools.order, tools.most_at_once, status) == (list(range(20)), 1, 0)
-    assert sorted(one["id"] for one in answers) == [*range(20), 99]
+    assert sorted(answer["id"] for answer in answers) == [*range(20), 99]
 
 
 async def test_the_key_of_an_episode_goes_through_no_proxy() -> None:

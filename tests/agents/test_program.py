@@ -34,7 +34,7 @@ def program(run: Any, **options: Any) -> Program:
 
 
 async def play(policy: Any, n: int = 2, **options: Any) -> list[Trajectory]:
-    return [one async for one in rollout(GAME, policy, n=n, **options)]
+    return [trajectory async for trajectory in rollout(GAME, policy, n=n, **options)]
 
 
 def in_order(played: list[Trajectory]) -> list[Trajectory]:
@@ -59,7 +59,7 @@ async def test_an_async_program_plays_episodes_token_by_token(run: Any) -> None:
         assert trajectory.policy == "stepping"
         check(trajectory)
         calls = trajectory.agent.calls  # type: ignore[union-attr]
-        assert [one.turn for one in calls] == list(range(len(trajectory.turns)))
+        assert [call.turn for call in calls] == list(range(len(trajectory.turns)))
         assert sum(turn.completion.usage.completion_tokens for turn in trajectory.turns if turn.completion.usage) == len(
             trajectory.segments[0].logprobs
         )
@@ -72,9 +72,9 @@ async def test_the_same_episode_has_the_same_digest_and_survives_a_file(run: Any
     copy = pickle.loads(pickle.dumps(policy))  # noqa: S301 - as a cluster sends it to a worker
     assert copy.gateway is not policy.gateway
     first, second = await play(policy, n=8), await play(copy, n=8)
-    for one, other in zip(in_order(first), in_order(second), strict=True):
-        assert one.digest() == other.digest()
-        assert decode_json(encode_json(one), Trajectory).digest() == one.digest()
+    for trajectory, other in zip(in_order(first), in_order(second), strict=True):
+        assert trajectory.digest() == other.digest()
+        assert decode_json(encode_json(trajectory), Trajectory).digest() == trajectory.digest()
 
 
 async def test_parquet_keeps_the_calls_of_an_agent(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ async def test_parquet_keeps_the_calls_of_an_agent(tmp_path: Path) -> None:
     played = await play(program(programs.stepping))
     write_parquet(played, tmp_path / "run.parquet")
     read = list(read_parquet(tmp_path / "run.parquet"))
-    assert [encode_json(one.agent) for one in read] == [encode_json(one.agent) for one in played]
+    assert [encode_json(trajectory.agent) for trajectory in read] == [encode_json(trajectory.agent) for trajectory in played]
 
 
 @pytest.mark.slow
@@ -160,7 +160,7 @@ async def test_parallel_steps_are_taken_one_after_the_other() -> None:
             for number in (1, 2):
                 group.create_task(episode.step(f"\\boxed{{{number}}}"))
 
-    (trajectory,) = [one async for one in rollout([Task(GAME, seed=5)], program(parallel))]
+    (trajectory,) = [trajectory async for trajectory in rollout([Task(GAME, seed=5)], program(parallel))]
     assert [turn.action for turn in trajectory.turns][:2] == ["\\boxed{1}", "\\boxed{2}"]
 
 
@@ -217,13 +217,16 @@ def test_a_program_that_a_worker_cannot_import_is_refused() -> None:
 async def _careful(episode: Any) -> None:
     """Asks for a title, then samples every action twice and takes the second."""
     tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
-    messages = [dict(one) for one in episode.messages]
+    messages = [dict(message) for message in episode.messages]
     async with programs.chatting(episode) as asking:
         await asking([{"role": "user", "content": "A title, please."}])
         while not episode.ended:
             keys = [{"Idempotency-Key": f"{len(messages)} {number}"} for number in range(2)]
-            said = [await asking(messages, key, tools=tools) for key in keys]
-            messages += [{"role": "assistant", "content": said[1]}, {"role": "user", "content": await episode.step(said[1])}]
+            replies = [await asking(messages, key, tools=tools) for key in keys]
+            messages += [
+                {"role": "assistant", "content": replies[1]},
+                {"role": "user", "content": await episode.step(replies[1])},
+            ]
 
 
 @pytest.mark.parametrize("auxiliary", [False, True])

@@ -60,7 +60,7 @@ async def _adds(episode: Any) -> None:
 
 async def test_the_tools_of_an_environment_are_the_tools_of_the_agent() -> None:
     seen: list[str] = []
-    (trajectory,) = [one async for one in rollout(lambda: Sums(seen), program(_adds), n=1)]
+    (trajectory,) = [trajectory async for trajectory in rollout(lambda: Sums(seen), program(_adds), n=1)]
     assert trajectory.stop is StopReason.TERMINATED, trajectory.failures
     assert trajectory.reward == 1.0
     assert len(seen) == 3
@@ -184,7 +184,7 @@ async def test_sixty_four_sessions_of_an_episode_may_wait_and_what_they_were_ans
     with pytest.raises(BadRequest, match="64 MCP sessions of this episode wait"):
         await _session(door)
     played.gate.set()
-    answered = [(await one).body for one in waiting]
+    answered = [(await answer).body for answer in waiting]
     assert held.held == sum(CALL + len(body) for body in answered)
     door.close()
     await asyncio.sleep(0)

@@ -31,9 +31,9 @@ def config(folder: Path, /, **changes: Any) -> TrainConfig:
 
 @pytest.mark.slow
 def test_an_agent_is_trained_and_the_preflight_states_the_capture(tiny_model: Path, tmp_path: Path) -> None:
-    said: list[str] = []
-    train(config(tiny_model, evaluation={"every": 2, "n": 2}), tmp_path, say=said.append)
-    assert any("records token ids and log-probs of its calls" in line for line in said), said
+    notes: list[str] = []
+    train(config(tiny_model, evaluation={"every": 2, "n": 2}), tmp_path, say=notes.append)
+    assert any("records token ids and log-probs of its calls" in line for line in notes), notes
     assert ["evaluation/score" in line for line in read_metrics(tmp_path)] == [False, True]
     played = list(read_trajectories(tmp_path / "trajectories.jsonl"))
     assert played

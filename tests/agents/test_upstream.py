@@ -41,13 +41,13 @@ async def test_every_dialect_is_passed_on_and_recorded_as_text(
     far, there = api
     gateway = Gateway(upstream(there))
     episode = gateway.open()
-    one = Agent(gateway, episode, dialect, stream=stream)
-    one.user("Hello")
+    caller = Agent(gateway, episode, dialect, stream=stream)
+    caller.user("Hello")
     for _ in range(2):
-        answer = await one.ask()
-        one.history += answer.native
-        one.user("Next")
-    assert [(await one.send(one.body())).status for _ in "ab"] == [200, 200]
+        answer = await caller.ask()
+        caller.history += answer.native
+        caller.user("Next")
+    assert [(await caller.send(caller.body())).status for _ in "ab"] == [200, 200]
     recording, sampled = await gateway.close(episode), await far.close(there)
     counted, expected = ([(call.text, call.prompt_tokens, call.tokens) for call in some.calls] for some in (recording, sampled))
     assert counted == expected
@@ -57,13 +57,13 @@ async def test_every_dialect_is_passed_on_and_recorded_as_text(
 
 async def test_the_same_agent_plays_with_weights_and_with_an_api(api: tuple[Gateway, OpenEpisode]) -> None:
     _, there = api
-    own = await play(Program(programs.stepping, ScriptedEngine(guess), ByteRenderer()), n=3)
+    sampled = await play(Program(programs.stepping, ScriptedEngine(guess), ByteRenderer()), n=3)
     passed = await play(Program(programs.stepping, upstream(there)), n=3)
-    for one, other in zip(in_order(own), in_order(passed), strict=True):
-        assert [turn.action for turn in one.turns] == [turn.action for turn in other.turns]
-        assert (one.reward, one.stop) == (other.reward, other.stop)
-        assert not other.segments
-        for turn, counted in zip(other.turns, (turn.completion.usage for turn in one.turns), strict=True):
+    for direct, forwarded in zip(in_order(sampled), in_order(passed), strict=True):
+        assert [turn.action for turn in direct.turns] == [turn.action for turn in forwarded.turns]
+        assert (direct.reward, direct.stop) == (forwarded.reward, forwarded.stop)
+        assert not forwarded.segments
+        for turn, counted in zip(forwarded.turns, (turn.completion.usage for turn in direct.turns), strict=True):
             assert counted is not None
             dollars = counted.prompt_tokens + 2.0 * counted.completion_tokens
             assert turn.completion.usage == Usage(counted.prompt_tokens, counted.completion_tokens, dollars)
@@ -73,11 +73,11 @@ async def test_a_budget_of_dollars_ends_the_calls(api: tuple[Gateway, OpenEpisod
     far, there = api
     gateway = Gateway(upstream(there))
     episode = gateway.open(budget=CallBudget(dollars=1.0))
-    one = Agent(gateway, episode, "chat")
-    one.user("Hello")
-    await one.ask()
-    one.user("More")
-    assert "budget" in (await one.ask()).text
+    caller = Agent(gateway, episode, "chat")
+    caller.user("Hello")
+    await caller.ask()
+    caller.user("More")
+    assert "budget" in (await caller.ask()).text
     assert (await gateway.close(episode)).refused == 1
     assert len((await far.close(there)).calls) == 1
 
@@ -120,9 +120,9 @@ async def _asked(answer: Any) -> tuple[OpenEpisode, Recording, Response]:
     async with answering(answer if callable(answer) else body) as url:
         gateway = Gateway(Upstream("gpt-x", f"{url}/v1", KEY, prompt_price=1e6, first_pause=0.0))
         episode = gateway.open()
-        one = Agent(gateway, episode, "chat")
-        one.user("Hello")
-        response = await one.send()
+        caller = Agent(gateway, episode, "chat")
+        caller.user("Hello")
+        response = await caller.send()
         return episode, await gateway.close(episode), response
 
 

@@ -98,7 +98,7 @@ def renderers(tools: tuple[dict[str, Any], ...], *, append_only: bool = True) ->
 def prove(recording: Recording, witness: Witness) -> None:
     """Assert that the recording holds exactly what the engine saw and sampled, every sampled token once."""
     recorded = compare([recording], witness.sampled)
-    drawn = [number for one in recorded for number in one.logprobs]
+    drawn = [number for segment in recorded for number in segment.logprobs]
     assert len(drawn) == len(set(drawn)), "a sampled token stands in two places"
     assert len(recording.calls) == len(witness.sampled)
 
