@@ -1,6 +1,9 @@
 """Calls that are passed on to another API. The API is a second gateway, in all its dialects."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -53,6 +56,23 @@ async def test_every_dialect_is_passed_on_and_recorded_as_text(
     assert counted == expected
     assert (len(recording.calls), recording.replayed, recording.merged, recording.segments) == (3, 1, 1.0, {})
     assert episode.record.costs.dollars == sum(call.prompt_tokens + 2.0 * call.tokens for call in recording.calls)
+
+
+async def test_the_api_s_host_is_looked_up_while_agents_fill_the_loop_s_own_threads(api: tuple[Gateway, OpenEpisode]) -> None:
+    _, there = api
+    by_name = Upstream("gpt-x", there.openai_url.replace("127.0.0.1", "localhost"), KEY, attempts=1)
+    gateway = Gateway(by_name)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    over = threading.Event()
+    blocking = asyncio.ensure_future(asyncio.to_thread(over.wait, 20))
+    caller = Agent(gateway, gateway.open(), "chat")
+    caller.user("Hello")
+    try:
+        async with asyncio.timeout(10):
+            assert (await caller.send()).status == 200
+    finally:
+        over.set()
+        await blocking
 
 
 async def test_the_same_agent_plays_with_weights_and_with_an_api(api: tuple[Gateway, OpenEpisode]) -> None:

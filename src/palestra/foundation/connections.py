@@ -1,4 +1,4 @@
-"""HTTP connections that end with their event loop, the sockets that servers listen on, and how they read from them.
+"""HTTP connections that end with their event loop, lookups of their hosts, listening sockets, and how these read.
 
 A policy or engine may outlive several event loops: ``palestra.collect`` starts one per call, a notebook has its own. Its
 connections cannot. They are opened at the first call on a loop, and closed at the latest when that loop shuts down.
@@ -8,14 +8,17 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import perf_counter
 from weakref import WeakKeyDictionary
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from palestra.errors import UsageError
 
-__all__ = ["Connections", "Slices", "bind", "free_port"]
+__all__ = ["Connections", "HostLookup", "Slices", "bind", "free_port"]
 
 SLICE = 2048
 """Bytes of the first slice, and of the next one after a slice that took long."""
@@ -67,6 +70,36 @@ async def _held(session: aiohttp.ClientSession) -> AsyncGenerator[aiohttp.Client
         yield session
     finally:
         await session.close()
+
+
+class HostLookup(AbstractResolver):
+    """Looks up the hosts of a session in threads of its own.
+
+    aiohttp's resolver takes those of the loop's default executor. Calls that block while they wait for an answer over this
+    session (``asyncio.to_thread``) may fill it, and the lookup would wait for one of them to end.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="palestra-hosts")
+
+    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[ResolveResult]:
+        look_up = partial(socket.getaddrinfo, host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+        addresses = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        return [
+            ResolveResult(
+                hostname=host,
+                # The address of one link needs its interface.
+                host=f"{address[0]}%{address[3]}" if len(address) == 4 and address[3] else str(address[0]),
+                port=int(address[1]),
+                family=kind,
+                proto=protocol,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for kind, _, protocol, _, address in addresses
+        ]
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False)
 
 
 class _Turns:

@@ -14,6 +14,7 @@ import msgspec
 
 from palestra.errors import UsageError
 from palestra.foundation.confidential import HIDDEN, SHORTEST, secrets_of_url
+from palestra.foundation.connections import HostLookup
 
 __all__ = ["Address", "TokenPrices"]
 
@@ -67,7 +68,7 @@ class Address(TokenPrices, frozen=True):
         if self.key:
             headers |= {name: before + self.key for name, before in (("Authorization", "Bearer "), *key_headers)}
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, resolver=HostLookup()),
             timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=15.0),
             headers=headers,
         )

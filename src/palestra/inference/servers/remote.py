@@ -31,7 +31,7 @@ import numpy as np
 
 from palestra.core import EngineSession, Generation, Sampling
 from palestra.errors import InfrastructureError, PolicyError, UsageError
-from palestra.foundation.connections import Connections
+from palestra.foundation.connections import Connections, HostLookup
 from palestra.foundation.encoding import Ints, floats, ints
 from palestra.inference.servers.replica import LoraAdapter, Part, ServerReplica
 from palestra.trajectory import Finish, Tokens
@@ -443,7 +443,7 @@ class RemoteEngine(ABC):
     def _open(self) -> aiohttp.ClientSession:
         # No limit on connections: the scheduler decides how many calls run at once.
         timeout = aiohttp.ClientTimeout(total=self._timeout, sock_connect=10.0)
-        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, resolver=HostLookup()), timeout=timeout)
 
 
 def same_ids(echoed: Any, sent: list[int]) -> bool:
