@@ -217,7 +217,7 @@ async def test_a_long_episode_ends_while_agents_fill_the_loop_s_own_threads() ->
     over = threading.Event()
     episode = gateway.open()
     await agent(gateway, episode, "x" * 40_000).ask()
-    blocking = asyncio.ensure_future(asyncio.to_thread(over.wait, 20))
+    blocking = asyncio.get_running_loop().run_in_executor(None, over.wait, 20)
     try:
         async with asyncio.timeout(10):
             assert len((await gateway.close(episode)).calls) == 1

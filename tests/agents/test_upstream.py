@@ -64,7 +64,7 @@ async def test_the_api_s_host_is_looked_up_while_agents_fill_the_loop_s_own_thre
     gateway = Gateway(by_name)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     over = threading.Event()
-    blocking = asyncio.ensure_future(asyncio.to_thread(over.wait, 20))
+    blocking = asyncio.get_running_loop().run_in_executor(None, over.wait, 20)
     caller = Agent(gateway, gateway.open(), "chat")
     caller.user("Hello")
     try:
