@@ -37,7 +37,7 @@ def test_the_soft_limit_goes_as_far_as_the_system_allows(
 
 
 COMMAND = "from palestra.cli import main\ntry: main(['show', 'math:Sums'])\nexcept SystemExit: pass"
-ROLLOUT = "from palestra.rollout import collect\ncollect('math:Sums', 'oracle', n=1)"
+ROLLOUT = "from palestra.rollouts import collect\ncollect('math:Sums', 'oracle', n=1)"
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from palestra.training.trainer import Trainer
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
 
-RECIPE = Path(__file__).parents[2] / "src" / "palestra" / "recipes" / "cpu" / "guess.toml"
+RECIPE = Path(__file__).parents[2] / "src" / "palestra" / "recipes" / "files" / "cpu" / "guess.toml"
 RISE = 0.08
 """Of the mean reward, from about .74; in trials it rose by .16 to .18 in as many steps."""
 
