@@ -32,7 +32,7 @@ from palestra import Env, Step, Task  # noqa: E402
 from palestra.cluster import ClusterConfig, Dispatcher, Pool  # noqa: E402
 from palestra.cluster.rays import RayProvider, connect  # noqa: E402
 from palestra.cluster.simulation import CONSTANTS, Constants, simulate  # noqa: E402
-from palestra.cluster.worker import BATCH, Lease, Played, decode_batch  # noqa: E402
+from palestra.cluster.worker import BATCH, Lease, PlayedLease, decode_batch  # noqa: E402
 from palestra.foundation.encoding import decode_msgpack, encode_msgpack  # noqa: E402
 from palestra.rollouts import EpisodeKey, EpisodeRunner, RolloutOptions, episode_keys, rollout  # noqa: E402
 
@@ -71,7 +71,7 @@ class Bare:
             self._runner = await EpisodeRunner("random", RolloutOptions()).__aenter__()
         keys = [lease.key for lease in decode_msgpack(leases, list[Lease])]
         played = await asyncio.gather(*(self._runner.play(key) for key in keys))
-        return encode_msgpack([Played(0, t.group, t.member, p) for t, p in zip(keys, played, strict=True)])
+        return encode_msgpack([PlayedLease(0, t.group, t.member, p) for t, p in zip(keys, played, strict=True)])
 
     async def echo(self, data: bytes) -> bytes:
         return data
@@ -182,7 +182,7 @@ async def constants(ray: Any, quick: bool) -> Constants:
     episode = (time.process_time() - began) / len(played)
     turns = statistics.fmean(len(one.turns) for one in played)
     sizes = [len(encode_msgpack(one)) for one in played]
-    batch = encode_msgpack([Played(0, one.group, 0, (one,)) for one in played[:BATCH]])
+    batch = encode_msgpack([PlayedLease(0, one.group, 0, (one,)) for one in played[:BATCH]])
     began = time.process_time()
     for _ in range(20):
         decode_batch(batch)
