@@ -1,1 +1,1 @@
-"""Ground that knows nothing of episodes: seeds, bytes, references, secrets, telemetry, statistics."""
+"""Ground that knows nothing of episodes: seeds, bytes, references, secrets, telemetry, statistics, child processes."""
