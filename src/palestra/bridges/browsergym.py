@@ -16,10 +16,10 @@ from typing import Any
 
 from palestra.bridges.browsergym_calls import call_of
 from palestra.core import AsyncEnv, Step
+from palestra.foundation.processes.other_python import OtherPython, named_python
 from palestra.trajectory import Content, StopReason, Task
 from palestra.worlds.web.actions import described, read_action
 from palestra.worlds.web.jail import chromium_program
-from palestra.worlds.web.piped import Piped, named_python
 from palestra.worlds.web.snapshot import cleaned
 
 __all__ = ["PYTHON", "BrowserGymEnv"]
@@ -69,13 +69,13 @@ class BrowserGymEnv(AsyncEnv):
         }
         self._judges = path != "openended"  # this task never ends by itself, and its reward is always 0
         self.max_turns = max_turns
-        self._process: Piped | None = None
+        self._process: OtherPython | None = None
         self._tree = ""
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         self._begin(seed, task)
         if self._process is None or self._process.pid is None:
-            self._process = Piped("BrowserGym", _python, _SCRIPT, _variables())
+            self._process = OtherPython("BrowserGym", _python, _SCRIPT, _variables())
             await self._process.begin({**self._order, "chromium": chromium_program()}, RESET_SECONDS)
         page = await self._process.ask({"do": "reset", "seed": self.task.seed & LARGEST_SEED}, RESET_SECONDS)
         self._turn, self._score, self._tree = 0, 0.0, page["tree"]

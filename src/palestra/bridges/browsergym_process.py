@@ -1,4 +1,4 @@
-"""What plays an environment of BrowserGym. ``piped_process`` runs it with the Python of that package.
+"""What plays an environment of BrowserGym. ``answering`` runs it with the Python of that package.
 
 It imports nothing of Palestra.
 """

@@ -1,4 +1,4 @@
-"""What reads and grades the tasks of WebArena-Verified. ``piped_process`` runs it with the Python of that package.
+"""What reads and grades the tasks of WebArena-Verified. ``answering`` runs it with the Python of that package.
 
 It imports nothing of Palestra.
 """

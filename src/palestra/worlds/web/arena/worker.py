@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from palestra.errors import EnvError, MissingExtra
+from palestra.foundation.processes.other_python import OtherPython, named_python
 from palestra.foundation.sharing import SharedPerLoop
-from palestra.worlds.web.piped import Piped, named_python
 
 __all__ = ["PYTHON", "ArenaTask", "Graded", "Judge", "Package", "original_tasks", "shared_judge"]
 
@@ -72,7 +72,7 @@ class Judge:
         return Graded(float(found["score"]), str(found["status"]))
 
     @asynccontextmanager
-    async def _ready(self) -> AsyncIterator[Piped]:
+    async def _ready(self) -> AsyncIterator[OtherPython]:
         """Wait for the turn, and give a process that has read the tasks.
 
         The process may have ended while a caller waited, so only the one whose turn it is knows whether to start another.
@@ -116,8 +116,8 @@ async def original_tasks() -> Path:
     return path
 
 
-def _process() -> Piped:
-    return Piped("WebArena-Verified", _python, Path(__file__).with_name("judge.py"))
+def _process() -> OtherPython:
+    return OtherPython("WebArena-Verified", _python, Path(__file__).with_name("judge.py"))
 
 
 _shared: SharedPerLoop[Package, Judge] = SharedPerLoop(Judge, Judge.close)
