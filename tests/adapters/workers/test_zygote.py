@@ -13,7 +13,6 @@ import pytest
 import palestra
 from palestra import Env, Step, Task
 from palestra.adapters.workers.zygote import (
-    HEADER,
     Boot,
     CallRequest,
     ResetRequest,
@@ -24,6 +23,7 @@ from palestra.adapters.workers.zygote import (
 )
 from palestra.errors import Boundary
 from palestra.foundation.encoding import decode_msgpack, encode_msgpack
+from palestra.foundation.processes.frames import receive_sized, sized
 
 SLOW = Boot("tests.rollouts.faulty:Slow", {}, None)
 
@@ -36,10 +36,10 @@ class Asker:
         self._incoming = connection.makefile("rb")
 
     def __call__(self, request: Any) -> WorkerReply:
-        frame = encode_msgpack(request)
-        self.connection.sendall(HEADER.pack(len(frame)) + frame)
-        (length,) = HEADER.unpack(self._incoming.read(HEADER.size))
-        return decode_msgpack(self._incoming.read(length), WorkerReply)
+        self.connection.sendall(sized(encode_msgpack(request)))
+        reply = receive_sized(self._incoming)
+        assert reply is not None
+        return decode_msgpack(reply, WorkerReply)
 
     def hang_up(self) -> None:
         self._incoming.close()

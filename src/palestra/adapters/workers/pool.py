@@ -19,7 +19,6 @@ import msgspec
 from palestra import core
 from palestra.adapters.workers.zygote import (
     CONTROL,
-    HEADER,
     Boot,
     CallRequest,
     Declared,
@@ -44,6 +43,8 @@ from palestra.errors import (
 )
 from palestra.foundation.confidential import worker_variables
 from palestra.foundation.encoding import clean_text, decode_msgpack, encode_msgpack
+from palestra.foundation.processes.dialogue import Dialogue
+from palestra.foundation.processes.frames import read_sized, sized
 from palestra.foundation.references import search_path
 from palestra.foundation.seeding import fresh_seed
 from palestra.foundation.sharing import SharedPerLoop
@@ -54,34 +55,40 @@ __all__ = ["InWorker", "WorkerPool"]
 _ERROR_OF: dict[Boundary, type[EpisodeError]] = {
     error.boundary: error for error in (PolicyError, EnvError, ToolError, GraderError, InfrastructureError)
 }
+_MOST_REPLY = 2**30
+"""Bytes of a reply."""
 
 
 class _Worker:
-    """The connection to one worker process: requests and replies, in order."""
+    """The connection to one worker process."""
 
     def __init__(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.number = number
-        self._reader = reader
-        self._writer = writer
-        self.busy = False
+        self._dialogue: Dialogue[Request, WorkerReply] = Dialogue(
+            reader, writer, lambda request: sized(encode_msgpack(request)), _read_reply
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way, or did not return. A worker that stays busy must be killed."""
+        return self._dialogue.busy
 
     async def ask(self, request: Request) -> Any:
-        """Send ``request`` and wait for its result. If the wait is cancelled, the worker stays ``busy`` and must be killed."""
-        frame = encode_msgpack(request)
-        self.busy = True
+        """Send ``request`` and wait for its result. If the wait is cancelled, the worker stays ``busy``."""
         try:
-            self._writer.write(HEADER.pack(len(frame)) + frame)
-            (length,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
-            reply = decode_msgpack(await self._reader.readexactly(length), WorkerReply)
-        except (asyncio.IncompleteReadError, ConnectionError):
+            reply = await self._dialogue.ask(request)
+        except ConnectionError:
             raise WorkerDied("the worker process ended in the middle of a call (crash, os._exit, or out of memory)") from None
-        self.busy = False
         if reply.kind:
             raise _rebuild(reply)
         return reply.result
 
     def hang_up(self) -> None:
-        self._writer.close()
+        self._dialogue.close()
+
+
+async def _read_reply(reader: asyncio.StreamReader) -> WorkerReply:
+    return decode_msgpack(await read_sized(reader, _MOST_REPLY), WorkerReply)
 
 
 def _rebuild(reply: WorkerReply) -> Exception:

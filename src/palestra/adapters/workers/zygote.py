@@ -25,12 +25,12 @@ from palestra.adapters.limited import Limited
 from palestra.core import AsyncEnv, Env
 from palestra.errors import Boundary, UsageError
 from palestra.foundation.encoding import decode_msgpack, encode_msgpack, tame
+from palestra.foundation.processes.frames import receive_sized, sized
 from palestra.foundation.references import load_main, resolve
 from palestra.trajectory import Failure, Phase, Task
 
 __all__ = [
     "CONTROL",
-    "HEADER",
     "Boot",
     "CallRequest",
     "Declared",
@@ -43,7 +43,6 @@ __all__ = [
 ]
 
 CONTROL = struct.Struct("<cI")
-HEADER = struct.Struct("<I")
 
 _COMMON = dict(os.environ)
 """What every worker gets."""
@@ -126,15 +125,14 @@ def serve_worker(connection: socket.socket) -> None:
     """Answer requests until the other end hangs up."""
     env: Env | None = None
     with connection, connection.makefile("rb") as incoming:
-        while header := incoming.read(HEADER.size):
-            request: Request = decode_msgpack(incoming.read(HEADER.unpack(header)[0]), Request)  # type: ignore[arg-type]
+        while (message := receive_sized(incoming)) is not None:
+            request: Request = decode_msgpack(message, Request)  # type: ignore[arg-type]
             if isinstance(request, Boot):
                 env, reply = _boot(request)
             else:
                 assert env is not None, "the first request is Boot"
                 reply = _answer(env, request)
-            frame = _encode(reply)
-            connection.sendall(HEADER.pack(len(frame)) + frame)
+            connection.sendall(sized(_encode(reply)))
 
 
 def _boot(request: Boot) -> tuple[Env | None, WorkerReply]:
