@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from palestra.errors import EnvError, InfrastructureError, MissingExtra
+from palestra.foundation.processes.dialogue import Dialogue
 from palestra.foundation.references import search_path
 from palestra.foundation.sharing import SharedPerLoop
 from palestra.registry import Need
@@ -33,6 +34,8 @@ ANSWER_SECONDS = 60.0
 _TIME_MACHINE = Need(label="time-machine", module="time_machine", extra="sites")
 _MOST_WORDS = 2000
 """Characters of what a process wrote before its end that are shown."""
+_MOST_BYTES = 2**30
+"""Of an answer."""
 _PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Environment variables that a site gets from this process. It gets no others: they may hold secrets."""
 
@@ -40,39 +43,31 @@ _log = logging.getLogger(__name__)
 
 
 class _Wire:
-    """A connection to a process: one question at a time, each with its answer."""
+    """A connection to a process that another process has forked. Without an answer, the process is killed."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: Mapping[str, Any]) -> None:
-        self._reader, self._writer = reader, writer
+        self._dialogue: Dialogue[Frame, Frame] = Dialogue(reader, writer, lambda frame: encode(*frame), _frame)
         self._pid = int(hello["pid"])
         self._handle = os.pidfd_open(self._pid)
-        self._turn = asyncio.Lock()
         self.alive = True
 
     async def ask(self, head: dict[str, Any], body: bytes = b"", seconds: float = ANSWER_SECONDS) -> Frame:
-        async with self._turn:
-            try:
-                if not self.alive:
-                    raise ConnectionError
-                async with asyncio.timeout(seconds):
-                    self._writer.write(encode(head, body))
-                    await self._writer.drain()
-                    return await _frame(self._reader)
-            except (ConnectionError, asyncio.IncompleteReadError):
+        try:
+            return await self._dialogue.ask(Frame(head, body), seconds)
+        except TimeoutError:
+            raise InfrastructureError(f"a site did not answer within {seconds:g} s") from None
+        except ConnectionError:
+            raise InfrastructureError("the process of a site has ended") from None
+        finally:
+            if not self._dialogue.sound:
                 self.kill()
-                raise InfrastructureError("the process of a site has ended") from None
-            except BaseException as error:  # a cancelled question leaves its answer in the connection
-                self.kill()
-                if isinstance(error, TimeoutError):
-                    raise InfrastructureError(f"a site did not answer within {seconds:g} s") from None
-                raise
 
     def kill(self) -> None:
         """End the process at once. A second call does nothing."""
         if not self.alive:
             return
         self.alive = False
-        self._writer.close()
+        self._dialogue.close()
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         os.close(self._handle)
@@ -80,12 +75,13 @@ class _Wire:
     async def closed(self) -> None:
         """End the process, and wait until the connection is closed."""
         self.kill()
-        with suppress(ConnectionError):
-            await self._writer.wait_closed()
+        await self._dialogue.wait_closed()
 
 
 async def _frame(reader: asyncio.StreamReader) -> Frame:
     head, body = SIZES.unpack(await reader.readexactly(SIZES.size))
+    if head + body > _MOST_BYTES:
+        raise ValueError(f"{head + body} bytes, at most {_MOST_BYTES} are allowed")
     return Frame(json.loads(await reader.readexactly(head)), await reader.readexactly(body) if body else b"")
 
 
