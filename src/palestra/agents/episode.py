@@ -33,7 +33,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from palestra.agents.graph import Call, CallGraph, CallRole, Link, Position
+from palestra.agents.graph import Call, CallGraph, CallRole, Link, TreePosition
 from palestra.agents.holdings import CALL, NODE, REQUEST, Hold, Holdings
 from palestra.agents.limits import GatewayLimits
 from palestra.agents.messages import (
@@ -318,7 +318,7 @@ class AgentEpisode:
         size += sum(_PER_MESSAGE + len(call.name) + len(call.arguments) for call in calls)
         return render() if size <= _LONG else await self._threads.run(render)
 
-    def _enter(self, request: AgentRequest, position: Position, call: Call, most_tokens: int) -> int:
+    def _enter(self, request: AgentRequest, position: TreePosition, call: Call, most_tokens: int) -> int:
         """Enter a call, and return the bytes that were counted for it. Raise ``BadRequest`` if they are too many."""
         if len(self._graph.calls) >= self.limits.calls:
             raise BadRequest(f"this episode has had {self.limits.calls} replies, which is the limit (GatewayLimits.calls)")
@@ -330,14 +330,14 @@ class AgentEpisode:
         self._graph.begin(position, call)
         return needed
 
-    def _abandon(self, position: Position, call: Call, needed: int) -> None:
+    def _abandon(self, position: TreePosition, call: Call, needed: int) -> None:
         """Forget a call that failed."""
         nodes_left = self._graph.abandon(position, call)
         if not self.sealed:
             self.keep(NODE * nodes_left - needed)
 
     def _finish(
-        self, request: AgentRequest, position: Position, call: Call, reply: AgentReply, keys: list[bytes], saved: int = 0
+        self, request: AgentRequest, position: TreePosition, call: Call, reply: AgentReply, keys: list[bytes], saved: int = 0
     ) -> None:
         """Enter the reply of a call. ``saved`` are the bytes that were counted for it and are not needed."""
         self._graph.finish(position, call, keys)
@@ -387,7 +387,7 @@ class AgentEpisode:
         self._finish(request, position, call, reply, keys, unused - copied)
         return reply, call
 
-    async def _prompt(self, request: AgentRequest, position: Position, renderer: Renderer) -> tuple[Ints, Link, bytes]:
+    async def _prompt(self, request: AgentRequest, position: TreePosition, renderer: Renderer) -> tuple[Ints, Link, bytes]:
         """Return the prompt, its link, and its digest. The digest of a prompt that continues another covers what is new."""
         base = position.base
         if position.link is Link.REPEATED and base is not None:

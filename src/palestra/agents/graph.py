@@ -21,7 +21,7 @@ from palestra.core import EngineSession
 from palestra.foundation.encoding import Ints
 from palestra.trajectory import Tokens
 
-__all__ = ["FORKS", "Call", "CallGraph", "CallRole", "Link", "Position"]
+__all__ = ["FORKS", "Call", "CallGraph", "CallRole", "Link", "TreePosition"]
 
 _QUOTED = 12
 """Fewest characters of a reply that count as quoted when they stand in a later message."""
@@ -120,7 +120,7 @@ class _Node:
         """Head → the latest call whose reply ends here."""
 
 
-class Position(NamedTuple):
+class TreePosition(NamedTuple):
     """Where a request stands in the tree."""
 
     head: bytes
@@ -165,7 +165,7 @@ class CallGraph:
         self.begun = 0
         """Calls that were begun and have not failed."""
 
-    def position_of(self, request: AgentRequest) -> Position:
+    def position_of(self, request: AgentRequest) -> TreePosition:
         """Find the longest known prefix of ``request``, and say how its prompt can be made."""
         head = hashlib.blake2b(request.system.strip().encode() + request.offered.digest, digest_size=16).digest()
         keys = [message.key for message in request.messages]
@@ -182,13 +182,13 @@ class CallGraph:
             elsewhere = elsewhere or (call is None and bool(node.replies))
         siblings = node.prompts.get(head) if depth == len(keys) else None
         if siblings:
-            return Position(head, Link.REPEATED, siblings[0], (), node, depth, keys, siblings)
+            return TreePosition(head, Link.REPEATED, siblings[0], (), node, depth, keys, siblings)
         tail = request.messages[base_depth:]
         if base is not None and all(message.role in ("user", "tool") for message in tail):
             base.continued = True
-            return Position(head, Link.EXTENDED, base, tail, node, depth, keys, ())
+            return TreePosition(head, Link.EXTENDED, base, tail, node, depth, keys, ())
         link = self._why(request, depth, base_depth, edited=base is None and elsewhere)
-        return Position(head, link, base, tail, node, depth, keys, ())
+        return TreePosition(head, link, base, tail, node, depth, keys, ())
 
     def _recent(self, keys: list[bytes], head: bytes) -> tuple[_Node, int, Call | None]:
         """Where the walk begins: behind a reply that ends a few messages before the request does, or at the root.
@@ -225,7 +225,7 @@ class CallGraph:
                 call.quoted = quotes = True
         return quotes
 
-    def begin(self, position: Position, call: Call) -> None:
+    def begin(self, position: TreePosition, call: Call) -> None:
         """Enter a call whose prompt is known and whose reply is being sampled."""
         self.begun += 1
         self.links[call.link] += 1
@@ -238,7 +238,7 @@ class CallGraph:
         call.siblings = siblings
         call.node = node
 
-    def abandon(self, position: Position, call: Call) -> int:
+    def abandon(self, position: TreePosition, call: Call) -> int:
         """Forget a call that failed before a token was recorded. Return how many of its new messages keep their place."""
         self.begun -= 1
         self.links[call.link] -= 1
@@ -256,7 +256,7 @@ class CallGraph:
             del path[-1].children[position.keys[len(path) - 1]]
         return max(0, len(path) - 1 - position.depth)
 
-    def finish(self, position: Position, call: Call, keys: Iterable[bytes]) -> None:
+    def finish(self, position: TreePosition, call: Call, keys: Iterable[bytes]) -> None:
         """Enter the reply of ``call``. ``keys`` are the forms in which the agent may send it back."""
         self.calls.append(call)
         for key in keys:
