@@ -7,7 +7,7 @@ from typing import Any
 
 import typer.main
 
-from palestra.cli.app import app
+from palestra.cli.app import ENTRIES, app
 
 PAGE = Path(__file__).parent / "reference" / "command-line.md"
 HEAD = """# Command line
@@ -36,7 +36,6 @@ GUIDES = {
     "compare": "how-to/evaluate.md",
     "regrade": "how-to/evaluate.md#score-a-run-again",
     "rollout": "tutorials/03-run-many-episodes.md#from-the-command-line",
-    "scaling": "how-to/strategies.md#measure-test-time-compute",
     "probe": "how-to/probe.md",
     "plan": "design/scale.md",
     "train": "how-to/train.md",
@@ -54,12 +53,17 @@ GUIDES = {
 
 
 def commands() -> dict[str, Any]:
-    """Every command by its full name, groups opened."""
-    found: dict[str, Any] = {}
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    """Every command by its full name, groups opened, in the order in which `palestra --help` lists them."""
+    named: dict[str, Any] = {}
+    top = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for entry in ENTRIES:
+        command = top[entry.name]
         inner = getattr(command, "commands", None)
-        found |= {name: command} if inner is None else {f"{name} {one}": inner[one] for one in inner}
-    return found
+        if inner is None:
+            named[entry.name] = command
+        else:
+            named |= {f"{entry.name} {name}": inner[name] for name in inner}
+    return named
 
 
 def cell(text: str) -> str:
@@ -116,10 +120,14 @@ def section(name: str, command: Any) -> str:
 
 
 def page() -> str:
-    known = commands()
-    overview = [f"| [`palestra {name}`](#palestra-{name.replace(' ', '-')}) | {cell(summary(known[name]))} |" for name in known]
-    table = "\n".join(["## All commands", "", "| command | what it does |", "|---|---|", *overview])
-    return "\n\n".join([HEAD.rstrip(), table, *(section(name, command) for name, command in known.items())]) + "\n"
+    named = commands()
+    panels = {entry.name: entry.panel for entry in ENTRIES}
+    overview = [
+        f"| {panels[name.split()[0]]} | [`palestra {name}`](#palestra-{name.replace(' ', '-')}) | {cell(summary(command))} |"
+        for name, command in named.items()
+    ]
+    table = "\n".join(["## All commands", "", "| group | command | what it does |", "|---|---|---|", *overview])
+    return "\n\n".join([HEAD.rstrip(), table, *(section(name, command) for name, command in named.items())]) + "\n"
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from palestra import __version__
 from palestra.checking import CheckReport
 from palestra.cli import check, doctor, main, model
-from palestra.cli.app import _COMMANDS, app, app_for
+from palestra.cli.app import ENTRIES, OLD_SPELLINGS, app, app_for
 from palestra.cli.listing import WORLDS
 from palestra.errors import MissingExtra, UsageError
 from palestra.foundation.installation import how_to_install
@@ -88,7 +88,9 @@ def test_a_shell_completes_commands_and_ids(
     assert capsys.readouterr().out.split() == expected
 
 
-@pytest.mark.parametrize("words", [*([name] for name, _, _ in _COMMANDS), ["model", "tiny"], ["index", "build"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [*([entry.name] for entry in ENTRIES if not entry.group_help), ["model", "tiny"], ["index", "build"]], ids=" ".join
+)
 def test_help_names_values_and_not_python_types(words: list[str]) -> None:
     # typer shows the types of its own --help and of arguments
     shown = palestra(*words, "--help")
@@ -105,6 +107,26 @@ def test_the_overview_shows_the_first_lines_of_all_help_texts() -> None:
     )
     assert "List the environments" in overview
     assert overview == everything
+
+
+def test_help_groups_all_commands_under_seven_headings_in_their_order() -> None:
+    lines = palestra("--help").splitlines()
+    headings = [match[1] for line in lines if (match := re.match("╭─ (.+?) ─+╮", line))]
+    assert headings == ["Options", "Start", "Environments", "Evaluate", "Train", "Look", "Scale", "Data"]
+    rows = [line for line in lines[lines.index(next(line for line in lines if "─ Start ─" in line)) :] if line.startswith("│ ")]
+    assert [row.split()[1] for row in rows if row[2] != " "] == [entry.name for entry in ENTRIES]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["random", "-e", EASY, "--turns", "4", "--samples", "3"]])
+@pytest.mark.parametrize("old", OLD_SPELLINGS)
+def test_an_old_spelling_is_answered_by_one_sentence_that_names_the_new_one(
+    old: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([old, *arguments]) == 2
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert answer.err == f"UsageError: {OLD_SPELLINGS[old]}\n"
+    assert old not in {entry.name for entry in ENTRIES}
 
 
 def test_version() -> None:

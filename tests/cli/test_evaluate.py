@@ -1,4 +1,4 @@
-"""``palestra eval``, ``rollout``, ``scaling``, ``compare``, ``export`` and ``import``."""
+"""``palestra eval``, ``rollout``, ``compare``, ``export`` and ``import``."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from palestra.cli.app import app
-from palestra.cli.settings import default_folder
+from palestra.cli.options import default_folder
 from palestra.errors import UsageError
 from palestra.evaluation import read_report
 from palestra.rollouts import read_trajectories
@@ -215,7 +215,7 @@ def test_tools_and_wrappers_of_ones_own_by_name(command: str) -> None:
 
 
 def test_scaling_draws_its_figure_and_resumes() -> None:
-    command = ["scaling", "random", "--envs", EASY, "-n", "6", "--turns", "1", "--turns", "4", "--samples", "3"]
+    command = ["eval", "random", "--envs", EASY, "--scaling", "-n", "6", "--max-turns", "1", "--max-turns", "4", "-g", "3"]
     shown = palestra(*command, "--judge", "my_strategy:turns")
     assert "| samples | pass@k | majority | best of k |" in shown
     run = Path(f"runs/scaling,random,{EASY.replace(':', '-')}")

@@ -73,7 +73,11 @@ eval solver --envs {EASY} -o r2                     | Your own policy is module:
 eval orcale --envs {EASY} -o r2                     | Did you mean oracle?
 eval random -e {EASY} --strategy react?keeps=1 -o r2 | Did you mean keep?
 eval random -e {EASY} --history last -o r2          | --history is for models
-scaling random -e {EASY} --judge nobody -o r2       | is unknown
+eval random -e {EASY} --scaling --judge nobody -o r2 | is unknown
+eval random -e {EASY} --judge likelihood -o r2      | --scaling
+eval random -e {EASY} --max-turns 1 --max-turns 2 -o r2 | --scaling
+eval random -e {EASY} --scaling --budget 9ktokens -o r2 | --budget
+scaling random -e {EASY} --turns 1 --samples 2 -o r2 | --max-turns
 
 # budgets, clusters
 eval random --envs {EASY} --budget lots -o r3       | 5usd

@@ -8,12 +8,13 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import typer
 
 from palestra import __version__
 from palestra.cli.endings import ExitCode, Interrupted
+from palestra.errors import UsageError
 from palestra.foundation.descriptors import raise_descriptor_limit
 from palestra.foundation.laziness import import_uninterrupted
 from palestra.foundation.telemetry import tracing_if_asked
@@ -22,75 +23,108 @@ from palestra.foundation.terminal import terminal_safe
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["app", "app_for", "run_command"]
+__all__ = ["ENTRIES", "OLD_SPELLINGS", "CommandEntry", "app", "app_for", "run_command"]
 
 _AGAIN = "Nothing was changed: type the same command again."
 _RESUMES = "Finished episodes are kept: the same command resumes with the others."
 
-_COMMANDS: tuple[tuple[str, str, str], ...] = (
-    ("list", "listing:list_command", _AGAIN),
-    ("show", "show:show_command", _AGAIN),
-    ("play", "play:play_command", "You left the game: --seed plays the same task again."),
-    ("demo", "demo:demo_command", "No page was written: the same command starts over."),
-    ("eval", "evaluate:eval_command", _RESUMES),
-    ("rollout", "rollout:rollout_command", _RESUMES),
-    ("scaling", "scaling:scaling_command", _RESUMES),
-    ("probe", "probe:probe_command", _RESUMES),
-    ("plan", "plan:plan_command", _AGAIN),
-    ("compare", "compare:compare_command", _AGAIN),
-    ("regrade", "regrade:regrade_command", "The run is as it was: the same command starts over."),
-    ("train", "train:train_command", "The same command resumes from the latest checkpoint."),
-    ("plot", "plot:plot_command", _AGAIN),
-    ("leaderboard", "leaderboard:leaderboard_command", "The same command starts over."),
-    ("view", "view:view_command", "The viewer is closed: the same command opens it again."),
-    ("export", "interchange:export_command", "The same command starts over."),
-    ("import", "interchange:import_command", "No run was made: the same command starts over."),
-    ("prefetch", "prefetch:prefetch_command", "Complete data sets are kept: the same command fetches the others."),
-    ("check", "check:check_command", "The check has no result: the same command starts over, -n 20 plays fewer tasks."),
-    ("doctor", "doctor:doctor_command", _AGAIN),
-    ("serve", "serve:serve_command", "The server is closed: the same command serves again, with the same token."),
-)
-"""The name of each command, its module and function, and the sentence after Ctrl-C."""
-_GROUPS: tuple[tuple[str, str, str, str], ...] = (
-    (
+
+class CommandEntry(NamedTuple):
+    """One command, or a group of commands, and how the list of all commands shows it."""
+
+    panel: str
+    """The heading under which ``palestra --help`` lists it."""
+    name: str
+    reference: str
+    """Its module, in this folder unless a package is named, and the function or the Typer app in it."""
+    way_out: str
+    """The sentence after Ctrl-C."""
+    group_help: str = ""
+    """The help of a group; a command has its docstring instead."""
+
+
+ENTRIES = (
+    CommandEntry("Start", "demo", "demo:demo_command", "No page was written: the same command starts over."),
+    CommandEntry("Start", "doctor", "doctor:doctor_command", _AGAIN),
+    CommandEntry(
+        "Start",
         "new",
         "new:app",
-        "Write a package to start from.",
         "The package may be incomplete: remove its folder, then type the same command again.",
+        "Write a package to start from.",
     ),
-    (
-        "model",
-        "model:app",
-        "Export a trained model, or build or fetch a small one.",
-        "No model folder was made: the same command starts over.",
+    CommandEntry("Environments", "list", "listing:list_command", _AGAIN),
+    CommandEntry("Environments", "show", "show:show_command", _AGAIN),
+    CommandEntry("Environments", "play", "play:play_command", "You left the game: --seed plays the same task again."),
+    CommandEntry(
+        "Environments",
+        "check",
+        "check:check_command",
+        "The check has no result: the same command starts over, -n 20 plays fewer tasks.",
     ),
-    (
-        "index",
-        "index:index_app",
-        "Build, try and serve document indexes for the search tool.",
-        "No index was made or changed: the same command starts over.",
-    ),
-    (
+    CommandEntry(
+        "Environments",
         "harbor",
         "palestra.worlds.harbor.commands:app",
-        "Check, build and write Harbor tasks, which play without Docker.",
         "Finished builds are kept: the same command starts over.",
+        "Check, build and write Harbor tasks, which play without Docker.",
     ),
-    (
+    CommandEntry("Evaluate", "eval", "evaluate:eval_command", _RESUMES),
+    CommandEntry("Evaluate", "rollout", "rollout:rollout_command", _RESUMES),
+    CommandEntry("Evaluate", "regrade", "regrade:regrade_command", "The run is as it was: the same command starts over."),
+    CommandEntry("Train", "probe", "probe:probe_command", _RESUMES),
+    CommandEntry("Train", "train", "train:train_command", "The same command resumes from the latest checkpoint."),
+    CommandEntry(
+        "Train",
         "study",
         "study:app",
-        "Compare training runs over arms, environments and seeds.",
         "Finished runs are kept: the same command resumes with the others.",
+        "Compare training runs over arms, environments and seeds.",
+    ),
+    CommandEntry(
+        "Train",
+        "model",
+        "model:app",
+        "No model folder was made: the same command starts over.",
+        "Export a trained model, or build or fetch a small one.",
+    ),
+    CommandEntry("Look", "view", "view:view_command", "The viewer is closed: the same command opens it again."),
+    CommandEntry("Look", "compare", "compare:compare_command", _AGAIN),
+    CommandEntry("Look", "leaderboard", "leaderboard:leaderboard_command", "The same command starts over."),
+    CommandEntry("Look", "plot", "plot:plot_command", _AGAIN),
+    CommandEntry("Look", "export", "interchange:export_command", "The same command starts over."),
+    CommandEntry("Look", "import", "interchange:import_command", "No run was made: the same command starts over."),
+    CommandEntry("Scale", "plan", "plan:plan_command", _AGAIN),
+    CommandEntry(
+        "Scale", "serve", "serve:serve_command", "The server is closed: the same command serves again, with the same token."
+    ),
+    CommandEntry(
+        "Data", "prefetch", "prefetch:prefetch_command", "Complete data sets are kept: the same command fetches the others."
+    ),
+    CommandEntry(
+        "Data",
+        "index",
+        "index:index_app",
+        "No index was made or changed: the same command starts over.",
+        "Build, try and serve document indexes for the search tool.",
     ),
 )
-"""The name of each group of commands, its module and app, its help, and the sentence after Ctrl-C.
+"""All commands, in the order of their panels; within a panel the groups stand last, as typer shows them.
 
 A world brings its group as a stranger's package does, with its full name, and stands here in place of an entry point: so it
 works from a checkout, finding it costs no search through installed packages, and no package can take its name.
 """
 
+OLD_SPELLINGS = {
+    "scaling": "palestra scaling is an option of palestra eval now: type `palestra eval POLICY --envs ID --scaling -g 8`, with "
+    "--max-turns in place of --turns and -g in place of --samples",
+}
+"""The commands that the version before this one had, and what to type now."""
+
 ENTRY_POINT_GROUP = "palestra.commands"
 """Other packages add a group of commands through an entry point of this group: its name, and ``module:app`` of a Typer app."""
+_OTHERS = "Of other packages"
+"""The panel of these groups."""
 
 _METAVARS: dict[object, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH", bool: ""}
 """The type of an option → what its help shows as the value; a switch takes none."""
@@ -146,16 +180,19 @@ def _empty() -> typer.Typer:
 def _app(only: str) -> typer.Typer:
     """Return the app with one command or group, or with all if ``only`` is empty."""
     made = _empty()
-    for name, place, way_out in _COMMANDS:
-        if only in ("", name):
-            made.command(name)(_interruptible(_imported(place), way_out))
-    for name, place, help, way_out in _GROUPS:
-        if only in ("", name):
-            made.add_typer(_group(_imported(place), way_out), name=name, help=help)
+    for entry in ENTRIES:
+        if only not in ("", entry.name):
+            continue
+        if entry.group_help:
+            group = _group(_imported(entry.reference), entry.way_out)
+            made.add_typer(group, name=entry.name, help=entry.group_help, rich_help_panel=entry.panel)
+        else:
+            command = _interruptible(_imported(entry.reference), entry.way_out)
+            made.command(entry.name, rich_help_panel=entry.panel)(command)
     for name, point in ({} if only in _own_names() else _groups_of_others()).items():
         if only in ("", name):
             try:
-                made.add_typer(_group(point.load(), "The same command starts over."), name=name)
+                made.add_typer(_group(point.load(), "The same command starts over."), name=name, rich_help_panel=_OTHERS)
             except Exception as error:  # noqa: BLE001 - a broken package of others must not break this one
                 warnings.warn(f"the commands of {name} ({point.value}) failed to load: {error!r}", stacklevel=2)
     return made
@@ -164,18 +201,18 @@ def _app(only: str) -> typer.Typer:
 def _overview() -> typer.Typer:
     """Return an app that knows the names of all commands and the first lines of their help, and imports none of them."""
     made = _empty()
-    for name, place, _ in _COMMANDS:
-        made.command(name, help=_summary(place))(_nothing)
-    for name, _, help, _ in _GROUPS:
-        made.command(name, help=help)(_nothing)
+    for entry in ENTRIES:
+        help = entry.group_help or _summary(entry.reference)
+        made.command(entry.name, help=help, rich_help_panel=entry.panel)(_nothing)
     for name, point in _groups_of_others().items():
-        made.command(name, help=f"Commands of the package {point.module.partition('.')[0]}.")(_nothing)
+        help = f"Commands of the package {point.module.partition('.')[0]}."
+        made.command(name, help=help, rich_help_panel=_OTHERS)(_nothing)
     return made
 
 
 def _own_names() -> set[str]:
     """Return the first words that name a command or a group of Palestra's own."""
-    return {name for name, *_ in (*_COMMANDS, *_GROUPS)}
+    return {entry.name for entry in ENTRIES}
 
 
 @functools.cache
@@ -190,9 +227,9 @@ def _groups_of_others() -> "Mapping[str, EntryPoint]":
     return points
 
 
-def _summary(place: str) -> str:
+def _summary(reference: str) -> str:
     """Return the first paragraph of the docstring of a command, read from its source."""
-    module, _, name = place.partition(":")
+    module, _, name = reference.partition(":")
     source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
     function = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == name)
     return (ast.get_docstring(function) or "").partition("\n\n")[0]
@@ -202,8 +239,8 @@ def _nothing() -> None:
     pass
 
 
-def _imported(place: str) -> Any:
-    module, _, name = place.partition(":")
+def _imported(reference: str) -> Any:
+    module, _, name = reference.partition(":")
     return getattr(import_uninterrupted(module if "." in module else f"palestra.cli.{module}"), name)
 
 
@@ -244,6 +281,8 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = _say
     raise_descriptor_limit()
     typed = list(sys.argv[1:] if arguments is None else arguments)
+    if typed and typed[0] in OLD_SPELLINGS:
+        raise UsageError(OLD_SPELLINGS[typed[0]])
     try:
         with tracing_if_asked():
             app_for(typed)(typed, prog_name="palestra")

@@ -3,7 +3,8 @@
 import typer
 
 from palestra.checking import CheckReport, check_env, render
-from palestra.cli.settings import complete_ids
+from palestra.cli.options import IDS, TASK_SEED, tasks_option
+from palestra.cli.results import json_option
 from palestra.errors import MissingData, MissingExtra
 from palestra.registry import is_pattern, list_envs, typed
 
@@ -11,16 +12,14 @@ __all__ = ["check_command"]
 
 
 def check_command(
-    targets: list[str] = typer.Argument(
-        ..., metavar="ID...", autocompletion=complete_ids, help='Ids, patterns ("game:*") or module:Class references.'
-    ),
-    tasks: int = typer.Option(200, "-n", min=1, help="Number of tasks to play."),
-    seed: int = typer.Option(0, help="Seed of the tasks."),
+    targets: list[str] = IDS,
+    tasks: int = tasks_option(200, "Number of tasks to play."),
+    seed: int = TASK_SEED,
     skip: list[str] = typer.Option([], help="Name of a check to skip. May be repeated."),
     seconds: float = typer.Option(
         60.0, min=1.0, help="Approximate time limit, in seconds: a slow environment is checked with fewer tasks."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON report per line."),
+    as_json: bool = json_option("Print one JSON report per line."),
 ) -> None:
     """Check that environments are deterministic, not exploitable, robust to hostile actions, and free of leaks.
 

@@ -1,9 +1,8 @@
-"""The options that choose a cluster, shared by ``palestra eval``, ``rollout`` and ``train``."""
+"""The cluster that the options of ``palestra eval``, ``rollout`` and ``train`` choose."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import typer
@@ -12,16 +11,7 @@ from palestra.cluster import ClusterConfig, Dispatcher, load_cluster_config
 from palestra.errors import UsageError
 from palestra.rollouts import RolloutFunction, play_episodes
 
-__all__ = ["CLUSTER", "CLUSTER_CONFIG", "WORKERS", "cluster_of", "dispatcher_of", "rollout_of"]
-
-CLUSTER: Any = typer.Option(
-    None,
-    "--cluster",
-    metavar="ADDRESS",
-    help="Run on a Ray cluster: the address of its head node, auto, or local. By default in this process.",
-)
-WORKERS: Any = typer.Option(None, "--workers", min=1, help="Number of workers on the cluster. By default as many as fit.")
-CLUSTER_CONFIG: Any = typer.Option(None, "--cluster-config", metavar="FILE", help="TOML file that describes pools of workers.")
+__all__ = ["cluster_of", "dispatcher_of", "rollout_of"]
 
 
 @asynccontextmanager

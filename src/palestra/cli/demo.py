@@ -11,6 +11,8 @@ from pathlib import Path
 import msgspec
 import typer
 
+from palestra.cli.options import TASK_SEED, out_option, tasks_option
+from palestra.cli.results import json_option
 from palestra.durable import replacing
 from palestra.foundation.encoding import encode_json
 from palestra.foundation.statistics import Score, mean_interval
@@ -58,10 +60,10 @@ _Rows = dict[str, dict[str, _Cell]]
 
 
 def demo_command(
-    tasks: int = typer.Option(50, "-n", min=2, help="Tasks per game."),
-    seed: int = typer.Option(0, help="Seed of the tasks."),
-    out: Path = typer.Option(Path("demo.html"), "-o", "--out", help="Where to write the page."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object with the scores instead of the table."),
+    tasks: int = tasks_option(50, "Tasks per game.", min=2),
+    seed: int = TASK_SEED,
+    out: Path = out_option("Where to write the page.", Path("demo.html")),
+    as_json: bool = json_option("Print one JSON object with the scores instead of the table."),
 ) -> None:
     """Play four games with random moves, a trained tiny model and an oracle, and write a page with every episode."""
     with replacing(out) as draft:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import typer
 
 from palestra import __version__
+from palestra.cli.results import json_option
 from palestra.errors import PalestraError
 from palestra.foundation.encoding import encode_json
 from palestra.foundation.installation import how_to_install
@@ -20,7 +21,7 @@ __all__ = ["doctor_command"]
 
 
 def doctor_command(
-    as_json: bool = typer.Option(False, "--json", help="Print the findings as one JSON object."),
+    as_json: bool = json_option("Print the findings as one JSON object."),
     gpu: bool = typer.Option(False, "--gpu", help="Show the GPUs instead, and what training needs beside them."),
     acceptance: bool = typer.Option(
         False, "--acceptance", help="Run the acceptance list for training instead: minutes; on a CPU with a tiny model."

@@ -1,51 +1,62 @@
-"""``palestra eval``: a score with its confidence interval, and all its data in a folder."""
+"""``palestra eval``: a score with its confidence interval, and all its data in a folder.
+
+With ``--scaling``, the same tasks are played under several turn limits and several times each: test-time compute.
+"""
 
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from palestra.adapters.loop_thread import run_anywhere
-from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, rollout_of
+from palestra.cli.cluster import rollout_of
 from palestra.cli.endings import Interrupted
-from palestra.cli.players import PlayerOptions, playing
-from palestra.cli.settings import (
+from palestra.cli.options import (
+    CLUSTER,
+    CLUSTER_CONFIG,
     ENVS_OR_PANEL,
     EPISODES_AT_ONCE,
     GROUP_SIZE,
     HISTORY,
     LONGEST_REPLY,
-    MAX_TURNS,
     MODEL_URL,
     MORE_ENVS,
+    POLICY,
     SECONDS,
     SEED,
     SHOTS,
     STRATEGY,
+    TASKS_OR_PANEL,
     TEMPERATURE,
     TOKENIZER,
     TOOLS,
+    TURN_LIMITS,
+    WORKERS,
     WRAPPERS,
     default_folder,
     named_envs,
+    out_option,
 )
+from palestra.cli.players import PlayerOptions, playing
+from palestra.cli.results import json_option, show
 from palestra.cli.targets import check_folder
 from palestra.errors import UsageError
 from palestra.evaluation import Budget, EpisodeScore, Progress, Report, evaluate_async, parse_budget, report_markdown
 from palestra.evaluation.budget import budget_text
 from palestra.evaluation.wording import dollars
 from palestra.foundation.confidential import mask
-from palestra.foundation.encoding import encode_json
 from palestra.foundation.terminal import terminal_safe
 from palestra.rollouts import Envs
-from palestra.rollouts.defaults import TASKS_PER_ENV
 from palestra.suite.panels import load_panel
+
+if TYPE_CHECKING:
+    from palestra.evaluation.scaling import Scaling
 
 __all__ = ["eval_command"]
 
@@ -53,25 +64,33 @@ REFRESH_SECONDS = 0.5
 
 
 def eval_command(
-    policy: str = typer.Argument(
-        ...,
-        help="random, oracle, tiny, your own module:name, hf:FOLDER, vllm:URL, sglang:URL, or a model's name with --base-url.",
-    ),
+    policy: str = POLICY,
     more_envs: list[str] = MORE_ENVS,
     envs: list[str] = ENVS_OR_PANEL,
     panel: str | None = typer.Option(
         None, metavar="NAME", help="Named panel of frozen tasks, instead of --envs; `palestra list panels` shows them."
     ),
-    n: int | None = typer.Option(None, "-n", min=1, metavar="N", help=f"Tasks per environment; {TASKS_PER_ENV} by default."),
+    n: int | None = TASKS_OR_PANEL,
     group_size: int = GROUP_SIZE,
     concurrency: int = EPISODES_AT_ONCE,
     seed: int = SEED,
-    max_turns: int | None = MAX_TURNS,
+    max_turns: list[int] | None = TURN_LIMITS,
+    scaling: bool = typer.Option(
+        False,
+        "--scaling",
+        help="Measure test-time compute: the score against the turns allowed (every --max-turns) and against the samples per "
+        "task (-g): pass@k, majority and best of k. Writes scaling.svg, scaling.md and scaling.json.",
+    ),
+    judge: str | None = typer.Option(
+        None,
+        metavar="NAME",
+        help="With --scaling: what prefers one episode to another: likelihood (the default), or your own module:name.",
+    ),
     deadline: float = SECONDS,
     tool: list[str] = TOOLS,
     wrapper: list[str] = WRAPPERS,
     budget: str | None = typer.Option(None, help="Stop at this cost, for example 5usd or 200ktokens."),
-    out: Path | None = typer.Option(None, "-o", "--out", help="Run folder; runs/POLICY,ENVS by default."),
+    out: Path | None = out_option("Run folder; runs/POLICY,ENVS by default, with --scaling runs/scaling,POLICY,ENVS."),
     base_url: str | None = MODEL_URL,
     prices: tuple[float, float] = typer.Option(
         (0.0, 0.0), metavar="INPUT OUTPUT", help="USD per million input tokens and per million output tokens."
@@ -85,15 +104,17 @@ def eval_command(
     cluster: str | None = CLUSTER,
     workers: int | None = WORKERS,
     cluster_config: Path | None = CLUSTER_CONFIG,
-    as_json: bool = typer.Option(False, "--json", help="Print the folder and the report as one JSON object."),
+    as_json: bool = json_option("Print the folder and the report as one JSON object."),
 ) -> None:
     """Evaluate a policy. The same command resumes an interrupted run and plays failed episodes again.
 
     The exit code is 0 if the evaluation was played to its end and at least one episode has a score. It is 1 if no episode has
     one, or if a budget or failures stopped the evaluation, and 130 after Ctrl-C.
     """
-    names = named_envs(envs, more_envs, [*tool, *wrapper, *filter(None, [history, strategy])])
+    own_parts = [part for part in (history, strategy) if part]
+    names = named_envs(envs, more_envs, [*tool, *wrapper, *own_parts, *([judge] if judge else [])])
     chosen = _played(names, panel)
+    limits = _turn_limits(max_turns, budget, judge, scaling=scaling)
     limit = _budget(budget, base_url, prices)
     player = PlayerOptions(
         base_url=base_url,
@@ -105,31 +126,53 @@ def eval_command(
         tokenizer=tokenizer,
         strategy=strategy,
     )
-    parts = [part for part in (history, strategy) if part]
-    folder = check_folder(out or default_folder(policy, *parts, *([panel] if panel else names)))
+    prefix = ["scaling"] if scaling else []
+    folder = check_folder(out or default_folder(*prefix, policy, *own_parts, *([panel] if panel else names)))
+
+    @asynccontextmanager
+    async def settings() -> AsyncIterator[dict[str, Any]]:
+        """What an evaluation and a measurement of test-time compute have in common, as long as the policy is connected."""
+        async with playing(policy, player) as connected, rollout_of(cluster, workers, cluster_config) as rollout:
+            yield {
+                "policy": connected,
+                "n": n,
+                "out": folder,
+                "about": player.about(policy),
+                "concurrency": concurrency,
+                "seed": seed,
+                "deadline": deadline,
+                "wrappers": wrapper,
+                "tools": tool,
+                "rollout": rollout,
+            }
 
     async def evaluated(watch: Callable[[Progress], None]) -> Report:
-        async with AsyncExitStack() as stack:
+        async with settings() as common:
             return await evaluate_async(
                 chosen,
-                await stack.enter_async_context(playing(policy, player)),
-                n=n,
                 group_size=group_size,
-                out=folder,
                 budget=limit,
                 watch=watch,
-                about=player.about(policy),
-                concurrency=concurrency,
-                seed=seed,
-                deadline=deadline,
-                max_turns=max_turns,
-                wrappers=wrapper,
-                tools=tool,
-                rollout=await stack.enter_async_context(rollout_of(cluster, workers, cluster_config)),
+                max_turns=limits[0],
                 command=partial(_typed_again, sys.argv[1:]),
+                **common,
             )
 
-    _end(_watched(evaluated, folder), folder, as_json)
+    async def measured() -> "Scaling":
+        from palestra.evaluation.scaling import scaling_async
+
+        async with settings() as common:
+            return await scaling_async(chosen, turns=limits, samples=group_size, judge=judge or "likelihood", **common)
+
+    try:
+        if scaling:
+            _print_scaling(run_anywhere(measured()), folder, as_json)
+            return
+        with _Display() as display:
+            report = run_anywhere(evaluated(display.show))
+    except KeyboardInterrupt:
+        raise Interrupted(f"Finished episodes are in {folder}: run the same command again to resume.") from None
+    _end(report, folder, as_json)
 
 
 def _played(names: list[str], panel: str | None) -> Envs:
@@ -138,6 +181,17 @@ def _played(names: list[str], panel: str | None) -> Envs:
     if not names and not panel:
         raise UsageError('missing option: what to play. Type --envs "game:*-easy", or --panel NAME (palestra list panels)')
     return load_panel(panel) if panel else names
+
+
+def _turn_limits(max_turns: list[int] | None, budget: str | None, judge: str | None, *, scaling: bool) -> list[int | None]:
+    """Return the turn limits to play under; ``None`` is the environments' own."""
+    if scaling and budget is not None:
+        raise UsageError("a budget does not work with --scaling, which makes one evaluation per turn limit: leave out --budget")
+    if not scaling and judge is not None:
+        raise UsageError("--judge chooses among the samples of a task: add --scaling and -g 8, or leave it out")
+    if not scaling and len(max_turns or []) > 1:
+        raise UsageError("--max-turns is one limit: to measure the score under several, add --scaling")
+    return [*max_turns] if max_turns else [None]
 
 
 def _budget(budget: str | None, base_url: str | None, prices: tuple[float, float]) -> Budget | None:
@@ -159,19 +213,10 @@ def _typed_again(arguments: Sequence[str], budget: Budget | None) -> str:
     return mask(shlex.join(["palestra", *words]))
 
 
-def _watched(evaluated: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, Report]], folder: Path) -> Report:
-    """Run the evaluation behind a progress line."""
-    try:
-        with _Display() as display:
-            return run_anywhere(evaluated(display.show))
-    except KeyboardInterrupt:
-        raise Interrupted(f"Finished episodes are in {folder}: run the same command again to resume.") from None
-
-
 def _end(report: Report, folder: Path, as_json: bool) -> None:
     """Print the report; exit with 1 if no episode has a score, or if the evaluation stopped early."""
     if as_json:
-        typer.echo(encode_json({"folder": str(folder), "report": report}).decode())
+        show(as_json, {"folder": str(folder), "report": report}, "")
     else:
         _print(report)
         typer.echo(f"wrote {folder}  (palestra view {folder})")
@@ -179,6 +224,13 @@ def _end(report: Report, folder: Path, as_json: bool) -> None:
         typer.echo("no episode has a score: fix the cause above and run the same command again", err=True)
     if report.stopped or not report.suite.scored:
         raise typer.Exit(1)
+
+
+def _print_scaling(scaling: "Scaling", folder: Path, as_json: bool) -> None:
+    from palestra.evaluation.scaling import scaling_markdown
+
+    text = f"{terminal_safe(scaling_markdown(scaling))}\nwrote {folder / 'scaling.svg'}"
+    show(as_json, {"folder": str(folder), "scaling": scaling}, text)
 
 
 class _Display:

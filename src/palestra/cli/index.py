@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from palestra.cli.options import HOST, port_option, token_file_option
 from palestra.cli.results import JSON, READY_JSON, show
 from palestra.cli.targets import check_folder
 from palestra.errors import UsageError
@@ -63,15 +64,9 @@ def search_command(
 @index_app.command("serve")
 def serve_command(
     folder: Path = _FOLDER,
-    host: str = typer.Option("127.0.0.1", help="Address to listen on; by default only this machine can connect."),
-    port: int = typer.Option(8000, min=0, max=65535, help="Port to listen on; 0 takes a free one."),
-    token_file: Path | None = typer.Option(
-        None,
-        help=(
-            "File with one token per line; clients must send one of them. If it does not exist, the server creates it with a "
-            "new token."
-        ),
-    ),
+    host: str = HOST,
+    port: int = port_option(8000),
+    token_file: Path | None = token_file_option(None),
     as_json: bool = READY_JSON,
 ) -> None:
     """Serve an index over HTTP, with Search-R1's /retrieve protocol, until Ctrl-C."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from palestra import __version__
+from palestra.cli.options import out_option
 from palestra.cli.results import JSON, show
 from palestra.durable import Inside, lock_folder, replacing
 from palestra.errors import SchemaError, UsageError
@@ -71,7 +72,7 @@ def export_command(
         "--to",
         help="Format. Parquet keeps everything; the others keep the conversations and what their format has room for.",
     ),
-    out: Path | None = typer.Option(None, "-o", "--out", help="File to write (for atif a folder); beside RUN by default."),
+    out: Path | None = out_option("File to write (for atif a folder); beside RUN by default."),
     select: Selection = typer.Option(
         Selection.ALL, "--select", help="Which episodes: all, solved ones, or the best one per task."
     ),
@@ -134,7 +135,7 @@ def _header(run: Path, file: Path | Inside) -> LogHeader:
 def import_command(
     source: Path = typer.Argument(..., help="File to read (for atif also a folder)."),
     form: Format = typer.Option(..., "--from", help="Format of SOURCE."),
-    out: Path = typer.Option(..., "-o", "--out", help="Run folder to create."),
+    out: Path = out_option("Run folder to create.", ...),
     as_json: bool = JSON,
 ) -> None:
     """Make a run folder from episodes in another format."""

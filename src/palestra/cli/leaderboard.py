@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import typer
 
+from palestra.cli.options import out_option
 from palestra.cli.results import JSON, show
 from palestra.durable import replacing
 from palestra.errors import SchemaError, UsageError
@@ -33,7 +34,7 @@ def leaderboard_command(
     name: str = typer.Option("", help="Name for RUN in the table; by default the name of its policy."),
     note: str = typer.Option("", help="One sentence about how RUN was played."),
     expect: list[str] = typer.Option([], help="A policy that has no run yet: the page lists it as not run. May be repeated."),
-    out: Path = typer.Option(Path("leaderboard.md"), "-o", "--out", help="Markdown page to write."),
+    out: Path = out_option("Markdown page to write.", Path("leaderboard.md")),
     as_json: bool = JSON,
 ) -> None:
     """Add evaluations to a table of policies by environments, and write the table as a page."""

@@ -5,7 +5,9 @@ from itertools import groupby
 
 import typer
 
+from palestra.cli.results import json_option
 from palestra.errors import UnknownEnv
+from palestra.foundation.encoding import encode_json
 from palestra.registry import EnvSpec, Need, list_envs
 
 __all__ = ["list_command"]
@@ -41,7 +43,7 @@ def list_command(
     ),
     tag: list[str] = typer.Option([], help="Keep environments with this tag, such as multi-turn or tools. May be repeated."),
     ready: bool = typer.Option(False, "--ready", help="Keep environments that can run here, with nothing left to install."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON array with one object per id. Nothing is folded."),
+    as_json: bool = json_option("Print one JSON array with one object per id. Nothing is folded."),
 ) -> None:
     """List the environments: without a pattern one row per namespace, otherwise one entry per family.
 
@@ -55,8 +57,6 @@ def list_command(
     unmet = {need for need in {need for spec in found for need in spec.needs} if not need.met()}
     specs = [spec for spec in found if spec.tags >= set(tag) and not (ready and _missing(spec, unmet))]
     if as_json:
-        from palestra.foundation.encoding import encode_json
-
         typer.echo(encode_json([_plain(spec, unmet) for spec in specs]).decode())
         return
     if not specs:
@@ -85,7 +85,6 @@ def _nothing(pattern: str, found: list[EnvSpec], tags: list[str]) -> str:
 
 
 def _print_panels(as_json: bool) -> None:
-    from palestra.foundation.encoding import encode_json
     from palestra.suite.panels import list_panels, load_panel
 
     panels = [load_panel(name) for name in list_panels()]

@@ -5,6 +5,7 @@ from typing import Literal
 
 import typer
 
+from palestra.cli.options import out_option, seed_option
 from palestra.cli.results import JSON, show
 from palestra.cli.targets import check_folder
 from palestra.errors import MissingExtra, UsageError
@@ -15,7 +16,7 @@ __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True)
 _FETCHERS = {"smollm2": fetch_smollm2}
-_OUT = typer.Option(None, "--out", "-o", help="Folder to create; by default one in your cache folder.")
+_OUT = out_option("Folder to create; by default one in your cache folder.")
 
 
 @app.command("fetch")
@@ -29,7 +30,7 @@ def fetch_command(name: str = typer.Argument(..., help="smollm2"), out: Path | N
 @app.command("tiny")
 def tiny_command(
     envs: str = typer.Option("game:*", help="Environments whose text the tokenizer learns."),
-    seed: int = typer.Option(0, help="Seed of the weights and of the text."),
+    seed: int = seed_option("Seed of the weights and of the text."),
     out: Path | None = _OUT,
     as_json: bool = JSON,
 ) -> None:
@@ -40,7 +41,7 @@ def tiny_command(
 @app.command("export")
 def export_command(
     run: Path = typer.Argument(..., help="Folder of a training run."),
-    out: Path | None = typer.Option(None, "--out", "-o", help="Folder to create; by default RUN/model."),
+    out: Path | None = out_option("Folder to create; by default RUN/model."),
     dtype: str = typer.Option("float32", help="Data type of the weights: float32 (as trained) or bfloat16."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a model that is in the folder already."),
     best: bool = typer.Option(False, "--best", help="Export the checkpoint with the best evaluation, not the newest one."),

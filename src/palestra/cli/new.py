@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from palestra.cli.options import out_option
 from palestra.cli.results import JSON, show
 from palestra.errors import UsageError
 from palestra.foundation.installation import how_to_install
@@ -30,7 +31,7 @@ def _new() -> None:
 @app.command("env")
 def env_command(
     name: str = typer.Argument(..., help="Name of the package: letters, digits, hyphens and underscores."),
-    out: Path | None = typer.Option(None, "--out", "-o", help="Folder to create; by default NAME in the working folder."),
+    out: Path | None = out_option("Folder to create; by default NAME in the working folder."),
     as_json: bool = JSON,
 ) -> None:
     """Write a package with an environment, its ids, tests, a README and a training recipe.

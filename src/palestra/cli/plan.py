@@ -8,6 +8,7 @@ from typing import NamedTuple
 import typer
 
 from palestra.cli.endings import ExitCode
+from palestra.cli.options import OVERRIDES
 from palestra.cli.results import JSON, show
 from palestra.cluster.plan import PUBLISHED, ClusterPlan, EngineFigures, GpuMemory, Prices, Refused, Workload, plan
 from palestra.cluster.simulation import Constants
@@ -32,7 +33,7 @@ def plan_command(
     recipe: Path | None = typer.Argument(
         None, help="Recipe whose learner, turns and tokens are planned, as in palestra train; without it, see --model."
     ),
-    overrides: list[str] = typer.Argument(None, metavar="[KEY=VALUE]...", help="Recipe keys to override."),
+    overrides: list[str] = OVERRIDES,
     gpus: list[int] = typer.Option([1, 8, 64, 512], "--gpus", min=1, help="Number of GPUs. May be repeated."),
     episodes: list[int] = typer.Option(
         [100, 1000, 10_000, 100_000], "--episodes", min=1, help="Number of episodes that run at the same time. May be repeated."

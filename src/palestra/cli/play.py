@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 from palestra.adapters import Guarded
-from palestra.cli.settings import WRAPPERS, complete_ids
+from palestra.cli.options import ID, WRAPPERS, seed_option
 from palestra.core import Step
 from palestra.errors import InfrastructureError, Unsupported
 from palestra.foundation.terminal import terminal_safe
@@ -30,8 +30,8 @@ CONNECT_SECONDS = 5.0
 
 
 def play_command(
-    id: str = typer.Argument(..., autocompletion=complete_ids, help="An id, or module:Class."),
-    seed: int | None = typer.Option(None, help="Seed of the task to play; random by default."),
+    id: str = ID,
+    seed: int | None = seed_option("Seed of the task to play; random by default.", None),
     tool: list[str] = typer.Option(
         [], metavar="NAME", help="A tool for you to use: python, search?index=FOLDER, or module:name. May be repeated."
     ),

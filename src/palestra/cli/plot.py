@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import typer
 
+from palestra.cli.options import out_option
 from palestra.cli.results import JSON, show
 from palestra.durable import Inside, read_lines, write_whole
 from palestra.errors import MissingExtra, UsageError
@@ -33,7 +34,7 @@ def plot_command(
     metric: list[str] = typer.Option([], "-m", "--metric", help="Name of a metric in metrics.jsonl. May be repeated."),
     x: str = typer.Option("step", "--x", help="The horizontal axis: step, tokens or seconds."),
     smooth: int = typer.Option(1, min=1, help="Average over this number of steps."),
-    out: Path = typer.Option(Path("curves.svg"), "-o", "--out", help="An .svg or .png file."),
+    out: Path = out_option("An .svg or .png file.", Path("curves.svg")),
     as_json: bool = JSON,
 ) -> None:
     """Draw learning curves: a thin line per seed, their mean, and a 95 % band."""

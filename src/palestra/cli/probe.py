@@ -6,8 +6,7 @@ from pathlib import Path
 import typer
 
 from palestra.cli.endings import Interrupted
-from palestra.cli.players import PlayerOptions, playing
-from palestra.cli.settings import (
+from palestra.cli.options import (
     EPISODES_AT_ONCE,
     HISTORY,
     LONGEST_REPLY,
@@ -22,13 +21,17 @@ from palestra.cli.settings import (
     TOOLS,
     WRAPPERS,
     default_folder,
+    group_size_option,
     named_envs,
+    out_option,
+    tasks_option,
 )
+from palestra.cli.players import PlayerOptions, playing
+from palestra.cli.results import json_option, show
 from palestra.cli.targets import check_folder
 from palestra.errors import UsageError
 from palestra.evaluation.learnability import Probe, ProbeAim
 from palestra.evaluation.probing import GROUP_SIZE, TASKS, probe_async, probe_markdown
-from palestra.foundation.encoding import encode_json
 from palestra.foundation.terminal import terminal_safe
 
 __all__ = ["probe_command"]
@@ -39,21 +42,19 @@ def probe_command(
     policy: str = typer.Option(
         ..., "--policy", "-p", metavar="NAME", help="The model, as for palestra eval: hf:FOLDER, vllm:URL, or module:name."
     ),
-    n: int = typer.Option(TASKS, "-n", min=2, metavar="N", help="Tasks per environment."),
-    group_size: int = typer.Option(
-        GROUP_SIZE, "-g", "--group-size", min=2, metavar="N", help="Episodes per task, as in the training."
-    ),
+    n: int = tasks_option(TASKS, min=2),
+    group_size: int = group_size_option(GROUP_SIZE, "Episodes per task, as in the training.", min=2),
     groups: int = typer.Option(32, "--groups", min=1, metavar="N", help="Groups per step of the training."),
     held_out: int = typer.Option(200, "--held-out", min=2, metavar="N", help="Held-out tasks that are to show the gain."),
     baselines: bool = typer.Option(True, help="Let random actions and the oracle play the same tasks."),
-    as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
+    as_json: bool = json_option("Print the result as JSON."),
     concurrency: int = EPISODES_AT_ONCE,
     seed: int = SEED,
     max_turns: int | None = MAX_TURNS,
     deadline: float = SECONDS,
     tool: list[str] = TOOLS,
     wrapper: list[str] = WRAPPERS,
-    out: Path | None = typer.Option(None, "-o", "--out", help="Run folder; runs/probe,POLICY,ENVS by default."),
+    out: Path | None = out_option("Run folder; runs/probe,POLICY,ENVS by default."),
     base_url: str | None = MODEL_URL,
     max_tokens: int = LONGEST_REPLY,
     temperature: float = TEMPERATURE,
@@ -101,10 +102,10 @@ def probe_command(
             )
 
     try:
-        found = asyncio.run(probed())
+        probe = asyncio.run(probed())
     except KeyboardInterrupt:
         raise Interrupted(f"Finished episodes are in {folder}: run the same command again to resume.") from None
-    typer.echo(encode_json(found).decode() if as_json else terminal_safe(probe_markdown(found)))
+    show(as_json, probe, terminal_safe(probe_markdown(probe)))
     typer.echo(f"wrote {folder / 'probe.json'}", err=True)
-    if found.verdict != "yes":
+    if probe.verdict != "yes":
         raise typer.Exit(1)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
+from palestra.cli.options import EPISODES_AT_ONCE, SECONDS, TOOLS, WRAPPERS, out_option
 from palestra.cli.results import JSON, show
-from palestra.cli.settings import EPISODES_AT_ONCE, SECONDS, TOOLS, WRAPPERS
 from palestra.evaluation import read_report, report_markdown
 from palestra.evaluation.regrade import Regrading, regrade_async
 from palestra.foundation.terminal import terminal_safe
@@ -28,7 +28,7 @@ def regrade_command(
         help="By default, only environments with a registered id are played. Name another one here if you trust it: "
         "module:Class or remote:URL#ID. May be repeated.",
     ),
-    out: Path | None = typer.Option(None, "-o", "--out", help="Folder for the new scores; by default a new folder inside RUN."),
+    out: Path | None = out_option("Folder for the new scores; by default a new folder inside RUN."),
     tool: list[str] = TOOLS,
     wrapper: list[str] = WRAPPERS,
     concurrency: int = EPISODES_AT_ONCE,

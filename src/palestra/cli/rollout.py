@@ -8,10 +8,10 @@ from time import perf_counter
 import typer
 
 from palestra.adapters.loop_thread import run_anywhere
-from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, rollout_of
-from palestra.cli.players import named_policy
-from palestra.cli.results import JSON, show
-from palestra.cli.settings import (
+from palestra.cli.cluster import rollout_of
+from palestra.cli.options import (
+    CLUSTER,
+    CLUSTER_CONFIG,
     ENVS,
     EPISODES_AT_ONCE,
     GROUP_SIZE,
@@ -21,10 +21,14 @@ from palestra.cli.settings import (
     SEED,
     TASKS,
     TOOLS,
+    WORKERS,
     WRAPPERS,
     default_folder,
     named_envs,
+    out_option,
 )
+from palestra.cli.players import named_policy
+from palestra.cli.results import JSON, show
 from palestra.evaluation import SHOWN_CAUSES, episode_of
 from palestra.foundation.terminal import terminal_safe
 from palestra.registry import spec
@@ -51,7 +55,7 @@ def rollout_command(
     deadline: float = SECONDS,
     tool: list[str] = TOOLS,
     wrapper: list[str] = WRAPPERS,
-    out: Path | None = typer.Option(None, "-o", "--out", help="Run folder; runs/rollout,POLICY,ENVS by default."),
+    out: Path | None = out_option("Run folder; runs/rollout,POLICY,ENVS by default."),
     cluster: str | None = CLUSTER,
     workers: int | None = WORKERS,
     cluster_config: Path | None = CLUSTER_CONFIG,

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from palestra.cli.options import HOST, IDS, port_option, token_file_option
 from palestra.cli.results import READY_JSON, show
 from palestra.errors import MissingExtra
 from palestra.foundation.installation import how_to_install
@@ -14,12 +15,10 @@ __all__ = ["serve_command"]
 
 
 def serve_command(
-    ids: list[str] = typer.Argument(..., metavar="ID...", help='Ids, patterns ("game:*") or module:Class references.'),
-    host: str = typer.Option("127.0.0.1", help="Address to listen on; by default only this machine can connect."),
-    port: int = typer.Option(0, min=0, max=65535, help="Port to listen on; 0 takes a free one."),
-    token_file: Path = typer.Option(
-        Path("token"), help="File with one token per line. If it does not exist, the server creates it with a new token."
-    ),
+    ids: list[str] = IDS,
+    host: str = HOST,
+    port: int = port_option(),
+    token_file: Path = token_file_option(Path("token")),
     isolate: bool = typer.Option(
         False,
         help="Run plain environments in worker processes even if they do not block. An AsyncEnv stays in the server's process.",

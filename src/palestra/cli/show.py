@@ -5,7 +5,8 @@ from typing import Any
 
 import typer
 
-from palestra.cli.settings import complete_ids
+from palestra.cli.options import ID, seed_option
+from palestra.cli.results import json_option
 from palestra.errors import MissingData, PalestraError
 from palestra.foundation.encoding import encode_json, tame
 from palestra.foundation.terminal import terminal_safe
@@ -16,9 +17,9 @@ __all__ = ["show_command"]
 
 
 def show_command(
-    id: str = typer.Argument(..., autocompletion=complete_ids, help='An id, with or without a level ("game:Sudoku-v0-easy").'),
-    seed: int = typer.Option(0, help="Seed of the task to show."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    id: str = ID,
+    seed: int = seed_option("Seed of the task to show."),
+    as_json: bool = json_option("Print one JSON object."),
 ) -> None:
     """Show an environment: its rules, levels, requirements and the first observation of a task."""
     typed([id])

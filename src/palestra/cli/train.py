@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 
-from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, cluster_of
+from palestra.cli.cluster import cluster_of
 from palestra.cli.dashboard import Dashboard
 from palestra.cli.endings import Interrupted
-from palestra.cli.results import show
-from palestra.cli.settings import default_folder
+from palestra.cli.options import CLUSTER, CLUSTER_CONFIG, OVERRIDES, WORKERS, default_folder, out_option
+from palestra.cli.results import json_option, show
 from palestra.cli.targets import check_folder
 from palestra.cluster import ClusterConfig
 from palestra.durable import Inside
@@ -36,10 +36,8 @@ _RESUME = "To resume, run the same command again"
 
 def train_command(
     recipe: Path = typer.Argument(..., help="A TOML file, or the name of a shipped recipe, such as cpu/guess."),
-    overrides: list[str] = typer.Argument(
-        None, metavar="[KEY=VALUE]...", help="Recipe keys to override, for example learner.learning_rate=1e-5 horizon=none."
-    ),
-    out: Path | None = typer.Option(None, "-o", "--out", help="Run folder; runs/RECIPE,KEY=VALUE… by default."),
+    overrides: list[str] = OVERRIDES,
+    out: Path | None = out_option("Run folder; runs/RECIPE,KEY=VALUE… by default."),
     dry_run: bool = typer.Option(
         False,
         "--dry-run",
@@ -57,9 +55,7 @@ def train_command(
         1, min=0, help="Number of inference replicas on the cluster; use 0 if the recipe names servers."
     ),
     ranks: int = typer.Option(1, min=1, help="Number of learner processes on the cluster that shard the model (FSDP2)."),
-    as_json: bool = typer.Option(
-        False, "--json", help="At the end, print the folder and the metrics of the last step as JSON."
-    ),
+    as_json: bool = json_option("At the end, print the folder and the metrics of the last step as JSON."),
 ) -> None:
     """Train a model. To resume a run that was stopped or killed, run the same command again."""
     typer.echo(f"{recipe}: loading torch and transformers", err=True)  # which takes seconds

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import typer
 
-from palestra.cli.results import show
+from palestra.cli.options import port_option
+from palestra.cli.results import json_option, show
 from palestra.viewer import export_runs, view
 
 __all__ = ["view_command"]
@@ -17,9 +18,9 @@ def view_command(
     export: Path | None = typer.Option(
         None, "--export", help="Write everything into this HTML file instead of starting a server."
     ),
-    port: int = typer.Option(0, min=0, max=65535, help="Port to listen on; 0 takes a free one."),
+    port: int = port_option(),
     browser: bool = typer.Option(True, help="Open the page in a browser."),
-    as_json: bool = typer.Option(False, "--json", help="With --export, print the result as one JSON object."),
+    as_json: bool = json_option("With --export, print the result as one JSON object."),
 ) -> None:
     """Show runs in a browser: tasks, episodes, turns, tokens. Read-only; only this machine can connect."""
     if export is None:
