@@ -4,7 +4,14 @@ import pytest
 from tests.cli.invoking import palestra
 
 from palestra import evaluate
-from palestra.evaluation.leaderboard import Cell, Leaderboard, LeaderboardEntry, entry_of, leaderboard_page, reference_entries
+from palestra.evaluation.leaderboard import (
+    Leaderboard,
+    LeaderboardEntry,
+    ScoreCell,
+    entry_of,
+    leaderboard_page,
+    reference_entries,
+)
 
 GUESS, SUDOKU = "game:GuessTheNumber-v0-easy", "game:Sudoku-v0-easy"
 SCORES = {GUESS: {"random": {"mean": 0.5, "low": 0.4, "high": 0.6, "tasks": 200}, "oracle": None}, SUDOKU: {}}
@@ -18,7 +25,7 @@ def test_an_entry_is_what_the_report_says() -> None:
 
 
 def test_what_was_not_played_is_said() -> None:
-    cell = Cell(0.25, 0.1, 0.5, 9, 9, 10)
+    cell = ScoreCell(0.25, 0.1, 0.5, 9, 9, 10)
     page = leaderboard_page(
         [*reference_entries(SCORES), LeaderboardEntry("a|b", {SUDOKU: cell}, "how"), LeaderboardEntry("to come")]
     )

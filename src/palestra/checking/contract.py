@@ -10,7 +10,7 @@ import numpy as np
 
 from palestra import registry
 from palestra.adapters import as_async
-from palestra.checking.episodes import PlayedEpisode, Taken, as_scripted, difference, global_generators, told
+from palestra.checking.episodes import PlayedEpisode, PlayedStep, as_scripted, difference, global_generators, told
 from palestra.checking.report import Verdict, failed, passed, shown, skipped, warned
 from palestra.checking.shelter import keep_interrupt
 from palestra.checking.subject import Subject, closing_quietly
@@ -161,7 +161,7 @@ def render_shows(survey: Survey) -> Verdict:
                     )
                 if turn == len(episode.actions):
                     break
-                frame = Taken(episode.actions[turn], Step(*env.step(episode.actions[turn]))).frame
+                frame = PlayedStep(episode.actions[turn], Step(*env.step(episode.actions[turn]))).frame
                 if parted := difference(episode.frames[turn + 1 : turn + 2], [frame], first_turn=turn + 1):
                     return failed(
                         f"render() changes the episode (task seed {episode.task.seed})",
@@ -242,9 +242,9 @@ def fork_independent(survey: Survey) -> Verdict:
     """A fork continues as the original would, and neither changes the other."""
     if not survey.subject.has_fork:
         return skipped("no fork()")
-    for place, driven in enumerate(survey.driven[:_FEW]):
+    for number, driven in enumerate(survey.driven[:_FEW]):
         for fork_first in (True, False):
-            if parted := _fork_parts(survey.subject, driven, place, fork_first=fork_first):
+            if parted := _fork_parts(survey.subject, driven, number, fork_first=fork_first):
                 return failed(
                     f"a fork and its original are not independent (task seed {driven.task.seed})",
                     f"{parted}. A fork must not share mutable state, including the generator. For plain state, "
@@ -253,11 +253,11 @@ def fork_independent(survey: Survey) -> Verdict:
     return passed("a fork is independent")
 
 
-def _fork_parts(subject: Subject, driven: PlayedEpisode, place: int, *, fork_first: bool) -> str:
+def _fork_parts(subject: Subject, driven: PlayedEpisode, number: int, *, fork_first: bool) -> str:
     """Fork in the middle of an episode, finish both copies in turn, and return where one differs from a plain replay."""
     actions = driven.actions
-    whole = subject.play(driven.task, "replay", as_scripted(actions), turns=len(actions))
-    cut = place % max(1, len(actions))
+    replay = subject.play(driven.task, "replay", as_scripted(actions), turns=len(actions))
+    cut = number % max(1, len(actions))
     with global_generators(0), ExitStack() as clean_up:
         try:
             env = clean_up.enter_context(closing_quietly(subject.make()))
@@ -266,8 +266,8 @@ def _fork_parts(subject: Subject, driven: PlayedEpisode, place: int, *, fork_fir
                 env.step(action)
             copies = {"the fork": clean_up.enter_context(closing_quietly(env.fork())), "the original": env}
             for name in copies if fork_first else reversed(copies):
-                frames = [Taken(action, Step(*copies[name].step(action))).frame for action in actions[cut:]]
-                if parted := difference(whole.frames[cut + 1 :], frames, first_turn=cut + 1):
+                frames = [PlayedStep(action, Step(*copies[name].step(action))).frame for action in actions[cut:]]
+                if parted := difference(replay.frames[cut + 1 :], frames, first_turn=cut + 1):
                     order = "continued first" if (name == "the fork") == fork_first else "continued after the other"
                     return f"{name.capitalize()}, {order}, differs from the episode without a fork: {parted}"
         except BaseException as error:  # noqa: BLE001 - an author's code may raise anything

@@ -108,12 +108,12 @@ def same_side_by_side(survey: Survey) -> Verdict:
     for pair in pairs:
         for alone, beside in zip(pair, _in_turns(survey.subject, pair), strict=True):
             if parted := difference(alone.frames, beside.frames):
+                (other,) = (episode for episode in pair if episode is not alone)
                 return failed(
                     f"instances share state: two episodes played side by side change each other (task seed {alone.task.seed})",
-                    f"Played by {alone.actor}, alternately with another instance on task seed "
-                    f"{next(one.task.seed for one in pair if one is not alone)}: {parted}. Palestra plays many episodes at "
-                    f"once in one process. Keep the state of an episode in attributes of self that reset() sets, not in "
-                    f"attributes of the class or in module variables.",
+                    f"Played by {alone.actor}, alternately with another instance on task seed {other.task.seed}: "
+                    f"{parted}. Palestra plays many episodes at once in one process. Keep the state of an episode in "
+                    f"attributes of self that reset() sets, not in attributes of the class or in module variables.",
                 )
     return passed("instances share no state")
 
@@ -124,13 +124,13 @@ def _in_turns(subject: Subject, pair: tuple[PlayedEpisode, PlayedEpisode]) -> li
     with global_generators(0):
         running = [_on_a_fresh_instance(subject, episode) for episode in pair]
         while len(ended) < len(running):
-            for place, one in enumerate(running):
-                if place not in ended:
+            for number, episode in enumerate(running):
+                if number not in ended:
                     try:
-                        next(one)
+                        next(episode)
                     except StopIteration as end:
-                        ended[place] = end.value
-    return [ended[place] for place in range(len(running))]
+                        ended[number] = end.value
+    return [ended[number] for number in range(len(running))]
 
 
 def _on_a_fresh_instance(subject: Subject, episode: PlayedEpisode) -> Generator[None, None, PlayedEpisode]:
@@ -161,8 +161,8 @@ def global_generators_unused(survey: Survey) -> Verdict:
 
 
 def _where(survey: Survey, first: PlayedEpisode) -> str:
-    found = _play_watched(survey, first, watch_draws()).line
-    return f"The line that draws from it: {shown(found, 200)}. " if found else ""
+    line = _play_watched(survey, first, watch_draws()).line
+    return f"The line that draws from it: {shown(line, 200)}. " if line else ""
 
 
 _OWN_GENERATOR = "Draw from self.rng. If a library needs a seed, draw the seed from self.rng."

@@ -29,7 +29,7 @@ from palestra.trajectory import Task, message_of
 __all__ = [
     "Act",
     "PlayedEpisode",
-    "Taken",
+    "PlayedStep",
     "as_random",
     "as_scripted",
     "by_oracle",
@@ -46,7 +46,7 @@ Act = Callable[[Env, int], str]
 
 
 @dataclass(frozen=True)
-class Taken:
+class PlayedStep:
     """One action and the step that it led to."""
 
     action: str
@@ -69,7 +69,7 @@ class PlayedEpisode:
     actor: str
     observation: Any
     info: Any
-    steps: tuple[Taken, ...]
+    steps: tuple[PlayedStep, ...]
     reset_seconds: float
     error: str = ""
     """Where the environment raised an exception, and which; empty if it did not."""
@@ -120,7 +120,7 @@ def playing(
     make: Callable[[], Env], task: Task, act: Act, limit: Callable[[Any], int], actor: str = ""
 ) -> Generator[None, None, PlayedEpisode]:
     """Play like ``play``, as a generator that pauses after the reset and every step, so that episodes can alternate."""
-    steps: list[Taken] = []
+    steps: list[PlayedStep] = []
     observation: Any = None
     info: Any = None
     reset_seconds, error, where = 0.0, "", "building"
@@ -141,7 +141,7 @@ def playing(
             step = Step(*env.step(action))
             seconds, cpu_seconds = perf_counter() - began, process_time() - cpu_began
             check_bounds(step.info)
-            steps.append(Taken(action, step, seconds, cpu_seconds))
+            steps.append(PlayedStep(action, step, seconds, cpu_seconds))
             if step.terminated or step.truncated:
                 break
             yield
@@ -213,9 +213,9 @@ def generator_states() -> dict[str, object]:
 
 def difference(expected: Sequence[str], got: Sequence[str], first_turn: int = 0) -> str:
     """Describe the first difference of two episodes; empty if there is none. The first frame is that of ``first_turn``."""
-    for turn, (one, other) in enumerate(zip(expected, got, strict=False), first_turn):
-        if one != other:
-            return f"{f'turn {turn}' if turn else 'reset'} gave {_around(one, other)} and then {_around(other, one)}"
+    for turn, (ours, theirs) in enumerate(zip(expected, got, strict=False), first_turn):
+        if ours != theirs:
+            return f"{f'turn {turn}' if turn else 'reset'} gave {_around(ours, theirs)} and then {_around(theirs, ours)}"
     if len(expected) != len(got):
         return f"one lasted {len(expected) + first_turn - 1} turns and the other {len(got) + first_turn - 1}"
     return ""
@@ -223,7 +223,8 @@ def difference(expected: Sequence[str], got: Sequence[str], first_turn: int = 0)
 
 def _around(text: str, other: str) -> str:
     same = next(
-        (place for place, (one, two) in enumerate(zip(text, other, strict=False)) if one != two), min(len(text), len(other))
+        (position for position, (ours, theirs) in enumerate(zip(text, other, strict=False)) if ours != theirs),
+        min(len(text), len(other)),
     )
     start = max(0, same - 20)
     return f"'{'…' if start else ''}{shown(text[start : same + 40], 61)}'"

@@ -48,20 +48,20 @@ def _look() -> Footprint:
 
 def _open_files() -> frozenset[str]:
     folder = Path("/proc/self/fd") if Path("/proc/self/fd").exists() else Path("/dev/fd")
-    found = set()
+    files = set()
     for entry in os.listdir(folder):
         try:
-            found.add(f"file {entry} ({os.readlink(folder / entry)})")
+            files.add(f"file {entry} ({os.readlink(folder / entry)})")
         except OSError:  # the descriptor of the listing itself, closed already
             continue
-    return frozenset(found)
+    return frozenset(files)
 
 
 def _children() -> frozenset[str]:
-    found: set[str] = set()
+    children: set[str] = set()
     for listing in Path("/proc/self/task").glob("*/children"):
         try:
-            found.update(f"process {pid}" for pid in listing.read_text().split())
+            children.update(f"process {pid}" for pid in listing.read_text().split())
         except OSError:  # the thread has ended
             continue
-    return frozenset(found)
+    return frozenset(children)

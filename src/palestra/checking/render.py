@@ -50,15 +50,15 @@ def _merged(messages: Iterable[str]) -> list[str]:
     """Merge messages with the same head: ``same (here)`` and ``same (there)`` become ``same (here, there)``."""
     about: dict[str, list[str]] = {}
     for message in messages:
-        head, _, thing = message.partition(" (") if message.endswith(")") else (message, "", "")
-        about.setdefault(head, []).extend([thing.removesuffix(")")] if thing else [])
-    return [f"{head} ({', '.join(things)})" if things else head for head, things in about.items()]
+        head, _, qualifier = message.partition(" (") if message.endswith(")") else (message, "", "")
+        about.setdefault(head, []).extend([qualifier.removesuffix(")")] if qualifier else [])
+    return [f"{head} ({', '.join(qualifiers)})" if qualifiers else head for head, qualifiers in about.items()]
 
 
 def _in_pairs(messages: list[str]) -> Iterator[list[str]]:
     """Yield long messages alone and short ones in pairs."""
     yield from ([message] for message in messages if len(message) > _SHORT)
     short = [message for message in messages if len(message) <= _SHORT]
-    for place in range(0, len(short), 2):
-        first, *second = short[place : place + 2]
+    for start in range(0, len(short), 2):
+        first, *second = short[start : start + 2]
         yield [first.ljust(_SHORT + 2), *second] if second else [first]

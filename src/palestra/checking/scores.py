@@ -83,9 +83,9 @@ def solved(episode: PlayedEpisode, top: float) -> bool:
         return False
     last = episode.steps[-1].step
     info: Any = last.info
-    said = dict.get(info, "success") if isinstance(info, dict) else None
+    verdict = dict.get(info, "success") if isinstance(info, dict) else None
     # Another type is no verdict: the check "info" or "rollout" reports it.
-    return bool(said) if type(said) in (bool, int, float, np.bool_) else last.reward >= top
+    return bool(verdict) if type(verdict) in (bool, int, float, np.bool_) else last.reward >= top
 
 
 def blind_answers_fail(survey: Survey) -> Verdict:
@@ -128,7 +128,7 @@ def constant_answer_fails(survey: Survey) -> Verdict:
     for action, scores in scored:
         if _beats(survey, scores, floor, ALPHA / len(survey.constants)):
             return _blame_constant(survey, action, scores)
-    action, scores = max(scored, key=lambda one: _mean(one[1]))
+    action, scores = max(scored, key=lambda constant: _mean(constant[1]))
     if _beats(survey, scores, floor, SUSPICION):
         return _suspect_constant(survey, action, scores)
     return passed(f"a constant answer scores {_mean(scores):.2f}")
@@ -146,7 +146,7 @@ def _suspect_constant(survey: Survey, action: str, scores: Sequence[float]) -> V
 
 def _blame_constant(survey: Survey, action: str, scores: Sequence[float]) -> Verdict:
     mean = _mean(scores)
-    found = f"a constant answer scores {mean:.2f}"
+    finding = f"a constant answer scores {mean:.2f}"
     detail = (
         f"'{shown(action)}' scores {mean:.3f} on {len(scores)} tasks, the declared floor is {survey.subject.floor:g} {_SURE}. "
         f"A policy that always gives this answer gets a high score without solving the task. "
@@ -155,15 +155,15 @@ def _blame_constant(survey: Survey, action: str, scores: Sequence[float]) -> Ver
     if outcomes and _is_chance(survey, scores, 1 / outcomes):
         chance = f"{1 / outcomes:.2g}"
         return failed(
-            f"{found}: with {_WORDS[outcomes]} outcomes chance is {chance} (declare floor={chance} or ask for more)",
+            f"{finding}: with {_WORDS[outcomes]} outcomes chance is {chance} (declare floor={chance} or ask for more)",
             f"{detail}Make all answers equally frequent, ask for more than one answer, or declare the score of guessing as "
             f"floor.",
         )
     oracle = _scores(survey.by("oracle"))
     if oracle and _mean(oracle) - mean <= TOLERANCE * abs(_mean(oracle) - survey.subject.floor):
-        return failed(f"{found}, as much as the oracle", f"{detail}All tasks have the same answer: draw it from self.rng.")
+        return failed(f"{finding}, as much as the oracle", f"{detail}All tasks have the same answer: draw it from self.rng.")
     return failed(
-        f"{found}: some answers are too common",
+        f"{finding}: some answers are too common",
         f"{detail}Make all answers equally frequent, or ask for more in one answer. Only if that is impossible, declare what "
         f"answering blindly pays: floor={math.ceil(mean * 100) / 100:g}.",
     )

@@ -135,9 +135,9 @@ def answer_hidden(survey: Survey) -> Verdict:
         ]
         if len({puzzle.answer for puzzle in spelled}) < 2:
             continue
-        own = [float(puzzle.shown) for puzzle in spelled]
-        others = [_others_present(spelled, place) for place in range(len(spelled))]
-        excess = [mine - theirs for mine, theirs in zip(own, others, strict=True)]
+        present = [float(puzzle.shown) for puzzle in spelled]
+        others = [_others_present(spelled, index) for index in range(len(spelled))]
+        excess = [mine - theirs for mine, theirs in zip(present, others, strict=True)]
         exposed = [puzzle for puzzle in spelled if puzzle.shown]
         if p_value_mean_above(excess, MARGIN, -1.0) < ALPHA / len(SPELLINGS):
             if _win_at_once(survey, exposed[:OTHERS]):
@@ -189,10 +189,10 @@ def _puzzles(survey: Survey) -> list[Puzzle]:
     return [puzzle for puzzle in puzzles if len(puzzle.answer) >= SHORTEST]
 
 
-def _others_present(puzzles: Sequence[Puzzle], place: int) -> float:
+def _others_present(puzzles: Sequence[Puzzle], index: int) -> float:
     """Return the share of other tasks' answers that occur in this task's observation."""
-    mine = puzzles[place]
-    following = (puzzles[(place + step) % len(puzzles)].answer for step in range(1, len(puzzles)))
+    mine = puzzles[index]
+    following = (puzzles[(index + step) % len(puzzles)].answer for step in range(1, len(puzzles)))
     others = [answer for answer in following if answer != mine.answer][:OTHERS]
     return sum(answer in mine.observation for answer in others) / len(others)
 
@@ -203,8 +203,8 @@ def _copying_rule(puzzles: Sequence[Puzzle]) -> str:
     for puzzle in puzzles:
         before.update({_left_of(puzzle, start) for start in _places(puzzle)})
     left, _ = before.most_common(1)[0]
-    found = sum(_follows_first(puzzle, left) for puzzle in puzzles)
-    if found < 0.9 * len(puzzles):
+    explained = sum(_follows_first(puzzle, left) for puzzle in puzzles)
+    if explained < 0.9 * len(puzzles):
         return ""
     return f"it always follows '{shown(left.strip() or left)}'" if left else "the observation begins with it"
 
@@ -218,5 +218,5 @@ def _left_of(puzzle: Puzzle, start: int) -> str:
 
 
 def _follows_first(puzzle: Puzzle, left: str) -> bool:
-    place = puzzle.observation.find(left) + len(left)
-    return puzzle.observation.startswith(puzzle.answer, place)
+    start = puzzle.observation.find(left) + len(left)
+    return puzzle.observation.startswith(puzzle.answer, start)

@@ -143,11 +143,11 @@ class Subject:
 
     def declared_turns(self, info: Any) -> int | None:
         """Return the smallest declared limit: in ``info`` of the reset, in ``register``, or on the class."""
-        said = info.get("max_turns") if isinstance(info, dict) else None
+        announced = info.get("max_turns") if isinstance(info, dict) else None
         on_class = getattr(self.spec.factory(), "max_turns", None)
         if self.spec.wrappers:  # the environment counts its own steps, not the turns of the agent
             return self.spec.max_turns
-        return min((turns for turns in (said, self.spec.max_turns, on_class) if type(turns) is int), default=None)
+        return min((turns for turns in (announced, self.spec.max_turns, on_class) if type(turns) is int), default=None)
 
     # what it offers
 
@@ -202,8 +202,8 @@ class Subject:
     @cached_property
     def ceiling(self) -> float | None:
         """The declared mean score of the best player; ``None`` if every task can be solved."""
-        said = self.author.ceiling
-        return None if said is None else float(said)
+        declared = self.author.ceiling
+        return None if declared is None else float(declared)
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:

@@ -94,7 +94,7 @@ class Survey:
     def driven(self) -> tuple[PlayedEpisode, ...]:
         """One episode per task, by the ordinary players in turn. Other processes must reproduce these episodes."""
         drivers = self.subject.drivers
-        return tuple(self.by(drivers[place % len(drivers)])[place] for place in range(len(self.subject.tasks)))
+        return tuple(self.by(drivers[index % len(drivers)])[index] for index in range(len(self.subject.tasks)))
 
     @cached_property
     def ordinary(self) -> tuple[PlayedEpisode, ...]:
@@ -125,23 +125,25 @@ class Survey:
         return (*self._short(), *chain.from_iterable(map(self._growing, GROWING)))
 
     def _short(self) -> Iterator[Hostile]:
-        for place, (name, text) in enumerate(SHORT.items()):
-            yield self._throw(name, text, place)
+        for number, (name, text) in enumerate(SHORT.items()):
+            yield self._throw(name, text, number)
 
     def _growing(self, name: str) -> Iterator[Hostile]:
-        for place, size in enumerate(SIZES):
-            thrown = self._throw(f"{name} ({size:,} characters)", GROWING[name](size), place)
+        for number, size in enumerate(SIZES):
+            thrown = self._throw(f"{name} ({size:,} characters)", GROWING[name](size), number)
             yield thrown
             if thrown.episode.error or thrown.seconds > self.patience:
                 return
 
-    def _throw(self, name: str, text: str, place: int) -> Hostile:
+    def _throw(self, name: str, text: str, number: int) -> Hostile:
         """Send ``text`` as the first action. A slow step is timed again, because another thread may have used the CPU."""
-        task = self.subject.tasks[place % len(self.subject.tasks)]
+        task = self.subject.tasks[number % len(self.subject.tasks)]
         thrown: list[Hostile] = []
-        while len(thrown) < TIMINGS and all(not one.episode.error and one.seconds > self.patience for one in thrown):
+        while len(thrown) < TIMINGS and all(
+            not attempt.episode.error and attempt.seconds > self.patience for attempt in thrown
+        ):
             thrown.append(Hostile(name, self.subject.play(task, f"hostile: {name}", as_scripted((text,)), turns=1)))
-        return min(thrown, key=lambda one: (not one.episode.error, one.seconds))
+        return min(thrown, key=lambda attempt: (not attempt.episode.error, attempt.seconds))
 
     @cached_property
     def patience(self) -> float:
@@ -180,7 +182,7 @@ def try_out(subject: Subject) -> Trial:
         left = footprint(waiting_for=before).beyond(before)
         closed.clear()
         gc.collect()
-    dropped = tuple(str(one.message) for one in caught if issubclass(one.category, ResourceWarning))
+    dropped = tuple(str(warning.message) for warning in caught if issubclass(warning.category, ResourceWarning))
     return Trial(tuple(episodes), left, dropped, min(took))
 
 

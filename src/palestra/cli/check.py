@@ -50,11 +50,11 @@ def check_command(
 
 
 def _expanded(targets: list[str]) -> list[str]:
-    found: list[str] = []
+    ids: list[str] = []
     for target in targets:
         matches = [spec.id for spec in list_envs(target)] if is_pattern(target) else []
-        found += matches or [target]
-    return found
+        ids += matches or [target]
+    return ids
 
 
 def _show(report: CheckReport, as_json: bool) -> None:

@@ -95,12 +95,12 @@ class Dashboard:
         table.add_column(justify="right", no_wrap=True)
         table.add_column(no_wrap=True, style="green")
         for name, words, form in _ROWS:
-            course = [float(one[name]) for one in self.history if name in one]
+            course = [float(metrics[name]) for metrics in self.history if name in metrics]
             if course and (any(course) or name not in _SILENT):
                 table.add_row(words, format(course[-1], form), sparkline(course, _WIDTH))
         for name in [name for name in latest if name.startswith("env/") and name.endswith("/reward")]:
-            if sum(one.startswith("env/") and one.endswith("/reward") for one in latest) > 1:
-                course = [float(one[name]) for one in self.history if name in one]
+            if sum(other.startswith("env/") and other.endswith("/reward") for other in latest) > 1:
+                course = [float(metrics[name]) for metrics in self.history if name in metrics]
                 table.add_row(name.split("/", 1)[1].rsplit("/", 1)[0], f"{course[-1]:.3f}", sparkline(course, _WIDTH))
         idle = [Text(without_update(latest), "yellow"), Text()] if latest.get("updates") == 0 else []
         parts = [table, Text(), *idle, *_time_split(latest)]

@@ -69,7 +69,10 @@ def demo_command(
     with replacing(out) as draft:
         played = asyncio.run(_play(tasks, seed))
         rows: _Rows = {
-            game: {player: _cell([one for one in episodes if one.task.env == game]) for player, episodes in played.items()}
+            game: {
+                player: _cell([trajectory for trajectory in episodes if trajectory.task.env == game])
+                for player, episodes in played.items()
+            }
             for game in GAMES
         }
         # Before the page: if the disk is full, the scores of what was played are not lost with it.
@@ -102,9 +105,9 @@ async def _play(tasks: int, seed: int) -> dict[str, list[Trajectory]]:
 
 
 def _cell(trajectories: list[Trajectory]) -> _Cell:
-    scores = [Score((), one.task, one.reward) for one in trajectories if one.reward is not None]
+    scores = [Score((), trajectory.task, trajectory.reward) for trajectory in trajectories if trajectory.reward is not None]
     estimate = mean_interval(scores, bounds=(-0.1, 1.0))
-    turns = statistics.fmean(len(one.turns) for one in trajectories)
+    turns = statistics.fmean(len(trajectory.turns) for trajectory in trajectories)
     mean, low, high, long = (round(number, 3) for number in (estimate.mean, estimate.low, estimate.high, turns))
     return _Cell(mean, low, high, long, len(trajectories) - len(scores))
 
@@ -130,7 +133,9 @@ def _short(game: str) -> str:
 
 def _page(played: dict[str, list[Trajectory]], rows: _Rows) -> str:
     """The viewer with one run per player, and what to do next on its first page."""
-    lines = {player: [encode_json(writable(one)) for one in trajectories] for player, trajectories in played.items()}
+    lines = {
+        player: [encode_json(writable(trajectory)) for trajectory in trajectories] for player, trajectories in played.items()
+    }
     runs = [run_page(player, episodes) for player, episodes in lines.items()]
     words = {f"vocabulary-{list(PLAYERS).index('tiny')}": encode_json(load_demo_model().renderer.tokenizer.words)}
     return "".join(static_page(runs, list(lines.values()), title="palestra demo", beside=words, note=_note(rows)))

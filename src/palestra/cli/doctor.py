@@ -79,10 +79,10 @@ async def _run_in_box() -> _Box:
         seconds = time.monotonic() - began
     if not outcome.ok:
         return _Box(False, f"the sandbox started, but the program in it failed: {outcome.killed_by or outcome.text.strip()}")
-    place = memory_hierarchy()
+    hierarchy = memory_hierarchy()
     how = (
-        f"a control group (version {place.version})"
-        if place
+        f"a control group (version {hierarchy.version})"
+        if hierarchy
         else "a watching process (this user may not create control groups)"
     )
     version = outcome.stdout.decode().strip()

@@ -118,20 +118,20 @@ def answered(run: Callable[[], int]) -> int:
     except Exception as error:  # noqa: BLE001 - the command's last resort, which explains every error
         if _interrupted(error):
             return _end(ExitCode.INTERRUPTED, "Interrupted before the command began: type it again.")
-        known = explain(error)
+        explained = explain(error)
         if os.environ.get(TRACEBACK_VARIABLE):
             print(mask(traceback.format_exc()), end="", file=sys.stderr)
-        if known is None:
+        if explained is None:
             return _end(ExitCode.BUG, _bug(error))
-        return _end(*known)
+        return _end(*explained)
 
 
 def explain(error: Exception) -> tuple[ExitCode, str] | None:
     """The exit code and the sentence for an expected error; ``None`` for an unexpected one."""
     if isinstance(error, ExceptionGroup):
         # A task group wraps the errors of its tasks. One unexpected error makes the whole group unexpected.
-        found = [explain(one) for one in _leaves(error)]
-        return None if None in found else found[0]
+        explanations = [explain(leaf) for leaf in _leaves(error)]
+        return None if None in explanations else explanations[0]
     if isinstance(error, PalestraError):
         code = ExitCode.FAILED if isinstance(error, EpisodeError) else ExitCode.MISUSED
         return code, f"{type(error).__name__}: {error}"

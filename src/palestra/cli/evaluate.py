@@ -205,11 +205,11 @@ def _typed_again(arguments: Sequence[str], budget: Budget | None) -> str:
     """The command line that was typed, with ``budget``."""
     words = list(arguments)
     if budget is not None:
-        for place, word in enumerate(words):
-            if word == "--budget" and place + 1 < len(words):
-                words[place + 1] = budget_text(budget)
+        for position, word in enumerate(words):
+            if word == "--budget" and position + 1 < len(words):
+                words[position + 1] = budget_text(budget)
             elif word.startswith("--budget="):
-                words[place] = f"--budget={budget_text(budget)}"
+                words[position] = f"--budget={budget_text(budget)}"
     return mask(shlex.join(["palestra", *words]))
 
 

@@ -33,17 +33,17 @@ def build_command(
     from palestra.tools.search.bm25 import build_index
     from palestra.tools.search.documents import read_corpus
 
-    place = folder or corpus.with_suffix(".index")
+    target = folder or corpus.with_suffix(".index")
     with open(corpus, "rb") as file:
         total = sum(1 for line in file if line.strip())
     if not total:
         raise UsageError(f"{corpus} is empty: a corpus has one JSON object per line")
-    check_folder(place.parent, "the argument FOLDER")
+    check_folder(target.parent, "the argument FOLDER")
     columns = (TextColumn("indexing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, disable=as_json) as bar:
         task = bar.add_task("", total=total)
-        count = build_index(read_corpus(corpus), place, progress=lambda done: bar.update(task, completed=done))
-    show(as_json, {"folder": str(place), "documents": count}, f"{count} documents in {place}")
+        count = build_index(read_corpus(corpus), target, progress=lambda done: bar.update(task, completed=done))
+    show(as_json, {"folder": str(target), "documents": count}, f"{count} documents in {target}")
 
 
 @index_app.command("search")
@@ -57,8 +57,8 @@ def search_command(
     from palestra.tools.search import SearchTool
     from palestra.tools.search.bm25 import Bm25Index
 
-    found = asyncio.run(SearchTool(Bm25Index(folder), k=k)(query=query)).text
-    show(as_json, {"query": query, "text": found}, terminal_safe(found))
+    text = asyncio.run(SearchTool(Bm25Index(folder), k=k)(query=query)).text
+    show(as_json, {"query": query, "text": text}, terminal_safe(text))
 
 
 @index_app.command("serve")

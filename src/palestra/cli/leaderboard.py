@@ -38,15 +38,15 @@ def leaderboard_command(
     as_json: bool = JSON,
 ) -> None:
     """Add evaluations to a table of policies by environments, and write the table as a page."""
-    found = runs or []
-    if (name or note) and len(found) != 1:
-        raise UsageError(f"--name and --note describe one run, but {len(found)} runs were given: add the runs one by one")
+    folders = runs or []
+    if (name or note) and len(folders) != 1:
+        raise UsageError(f"--name and --note describe one run, but {len(folders)} runs were given: add the runs one by one")
     # Lock both files before the table is read: a second command at the same time is refused, and no entry is lost.
     with replacing(table, "--table") as new_table, replacing(out) as page:
         board = Leaderboard.read(table)
-        known = {entry.policy for entry in board.entries}
-        board = board.with_entries([entry_of(read_report(run), name=name, note=note) for run in found])
-        board = board.with_entries(LeaderboardEntry(policy) for policy in expect if policy not in known)
+        listed = {entry.policy for entry in board.entries}
+        board = board.with_entries([entry_of(read_report(run), name=name, note=note) for run in folders])
+        board = board.with_entries(LeaderboardEntry(policy) for policy in expect if policy not in listed)
         new_table.write_bytes(msgspec.json.format(encode_json(board), indent=1) + b"\n")
         lines = _reference_lines(reference) if reference is not None else []
         page.write_text(leaderboard_page([*lines, *board.entries], head=HEAD), encoding="utf-8")

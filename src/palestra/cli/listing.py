@@ -53,14 +53,14 @@ def list_command(
     if pattern == "panels":
         _print_panels(as_json)
         return
-    found = [known for name in WORLDS for known in list_envs(f"{name}:*")] if pattern == "worlds" else list_envs(pattern)
-    unmet = {need for need in {need for spec in found for need in spec.needs} if not need.met()}
-    specs = [spec for spec in found if spec.tags >= set(tag) and not (ready and _missing(spec, unmet))]
+    matches = [spec for name in WORLDS for spec in list_envs(f"{name}:*")] if pattern == "worlds" else list_envs(pattern)
+    unmet = {need for need in {need for spec in matches for need in spec.needs} if not need.met()}
+    specs = [spec for spec in matches if spec.tags >= set(tag) and not (ready and _missing(spec, unmet))]
     if as_json:
         typer.echo(encode_json([_plain(spec, unmet) for spec in specs]).decode())
         return
     if not specs:
-        raise UnknownEnv(_nothing(pattern, found, tag))
+        raise UnknownEnv(_nothing(pattern, matches, tag))
     if pattern == "worlds":
         _print_worlds(specs, unmet)
     elif pattern == _ALL:
@@ -74,14 +74,14 @@ def _missing(spec: EnvSpec, unmet: set[Need]) -> list[Need]:
     return [need for need in spec.needs if need in unmet]
 
 
-def _nothing(pattern: str, found: list[EnvSpec], tags: list[str]) -> str:
+def _nothing(pattern: str, specs: list[EnvSpec], tags: list[str]) -> str:
     """Why the list is empty."""
-    if not found:
+    if not specs:
         return f'no environment matches "{pattern}": `palestra list` shows all of them'
-    known = sorted(frozenset().union(*(spec.tags for spec in found)))
-    if unknown := sorted(set(tags) - set(known)):
-        return f'no environment here has the tag "{unknown[0]}": the tags are {", ".join(known)}'
-    return f"none of the {len(found)} environments passes --tag and --ready together"
+    offered = sorted(frozenset().union(*(spec.tags for spec in specs)))
+    if unknown := sorted(set(tags) - set(offered)):
+        return f'no environment here has the tag "{unknown[0]}": the tags are {", ".join(offered)}'
+    return f"none of the {len(specs)} environments passes --tag and --ready together"
 
 
 def _print_panels(as_json: bool) -> None:
@@ -89,12 +89,15 @@ def _print_panels(as_json: bool) -> None:
 
     panels = [load_panel(name) for name in list_panels()]
     if as_json:
-        rows = [{"name": one.name, "description": one.description, "tasks": len(one), "sha256": one.sha256} for one in panels]
+        rows = [
+            {"name": panel.name, "description": panel.description, "tasks": len(panel), "sha256": panel.sha256}
+            for panel in panels
+        ]
         typer.echo(encode_json(rows).decode())
         return
-    width = max((len(one.label) for one in panels), default=0)
-    for one in panels:
-        typer.echo(f"{one.label:<{width}}  {len(one):>5} tasks  {one.description}")
+    width = max((len(panel.label) for panel in panels), default=0)
+    for panel in panels:
+        typer.echo(f"{panel.label:<{width}}  {len(panel):>5} tasks  {panel.description}")
     typer.echo("\npalestra eval POLICY --panel NAME plays a panel.")
 
 
@@ -179,8 +182,8 @@ def _needed(need: Need) -> str:
 
 def _rows(specs: list[EnvSpec]) -> list[EnvSpec]:
     """Keep one row per family if its bare id was found; a pattern such as "*-easy" finds single levels."""
-    found = {spec.id for spec in specs}
-    return [spec for spec in specs if not (spec.level and spec.id.removesuffix(f"-{spec.level}") in found - {spec.id})]
+    ids = {spec.id for spec in specs}
+    return [spec for spec in specs if not (spec.level and spec.id.removesuffix(f"-{spec.level}") in ids - {spec.id})]
 
 
 def _levels(spec: EnvSpec) -> str:

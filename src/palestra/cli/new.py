@@ -6,6 +6,7 @@ import re
 import shlex
 from importlib import resources
 from importlib.resources.abc import Traversable
+from operator import attrgetter
 from pathlib import Path
 
 import typer
@@ -64,22 +65,22 @@ def new_env(name: str, folder: Path) -> list[Path]:
     filling = {"name": name, "package": package, "class": _class(package), "id": _id(package)}
     written = []
     for path, text in _templates(resources.files(__package__).joinpath("templates", "env"), Path()):
-        place = folder / Path(*(package if part == "package" else part for part in path.parts))
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(re.sub(r"\{(name|package|class|id)\}", lambda mark: filling[mark[1]], text), encoding="utf-8")
-        written.append(place)
+        target = folder / Path(*(package if part == "package" else part for part in path.parts))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(re.sub(r"\{(name|package|class|id)\}", lambda mark: filling[mark[1]], text), encoding="utf-8")
+        written.append(target)
     return written
 
 
 def _templates(folder: Traversable, path: Path) -> list[tuple[Path, str]]:
     """Every template below ``folder``: its path without the suffix, and its text."""
-    found: list[tuple[Path, str]] = []
-    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+    templates: list[tuple[Path, str]] = []
+    for entry in sorted(folder.iterdir(), key=attrgetter("name")):
         if entry.is_dir():
-            found += _templates(entry, path / entry.name)
+            templates += _templates(entry, path / entry.name)
         elif entry.name.endswith(_SUFFIX):
-            found.append((path / entry.name.removesuffix(_SUFFIX), entry.read_text(encoding="utf-8")))
-    return found
+            templates.append((path / entry.name.removesuffix(_SUFFIX), entry.read_text(encoding="utf-8")))
+    return templates
 
 
 def _class(package: str) -> str:

@@ -82,7 +82,7 @@ def plan_command(
     ]
     data = {"simulated": True, "figures": [figure._asdict() for figure in figures], "plans": plans}
     show(as_json, data, "\n".join(lines))
-    if all(isinstance(one, Refused) for one in plans):
+    if all(isinstance(row, Refused) for row in plans):
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -160,11 +160,11 @@ def _figures(memory: GpuMemory, load: Workload, constants: Constants, prices: Pr
     return rows
 
 
-def _line(found: ClusterPlan | Refused) -> str:
-    if isinstance(found, Refused):
-        return f"{found.gpus:6d}{found.episodes:10d}  refused: {found.reason}"
+def _line(row: ClusterPlan | Refused) -> str:
+    if isinstance(row, Refused):
+        return f"{row.gpus:6d}{row.episodes:10d}  refused: {row.reason}"
     return (
-        f"{found.gpus:6d}{found.episodes:10d}{found.sampling:10d}{in_bytes(found.learner_bytes):>13s}{found.workers:9d}"
-        f"{found.rate:12.1f}{found.cores:8d}{found.machines:10d}{found.dollars:8.0f}{found.dollars_per_thousand:17.2f}"
-        f"  {found.evidence}  {found.bottleneck}"
+        f"{row.gpus:6d}{row.episodes:10d}{row.sampling:10d}{in_bytes(row.learner_bytes):>13s}{row.workers:9d}"
+        f"{row.rate:12.1f}{row.cores:8d}{row.machines:10d}{row.dollars:8.0f}{row.dollars_per_thousand:17.2f}"
+        f"  {row.evidence}  {row.bottleneck}"
     )

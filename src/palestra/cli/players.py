@@ -84,7 +84,7 @@ async def playing(name: str, options: PlayerOptions) -> AsyncIterator[Policy]:
 
 @asynccontextmanager
 async def _plain(name: str, options: PlayerOptions) -> AsyncIterator[Policy]:
-    kind, _, place = name.partition(":")
+    kind, _, location = name.partition(":")
     if options.base_url is not None:
         from palestra.policies.chat import ChatPolicy, Endpoint  # aiohttp is a third of the time to load the commands
 
@@ -97,7 +97,7 @@ async def _plain(name: str, options: PlayerOptions) -> AsyncIterator[Policy]:
         finally:
             await chat.close()
     elif kind in ENGINES:
-        engine, tokenizer = await _engine(kind, place, options)
+        engine, tokenizer = await _engine(kind, location, options)
         try:
             yield _sampled(name, engine, tokenizer, options)
         finally:
@@ -106,25 +106,25 @@ async def _plain(name: str, options: PlayerOptions) -> AsyncIterator[Policy]:
         yield named_policy(name)
 
 
-async def _engine(kind: str, place: str, options: PlayerOptions) -> tuple[Engine, str]:
+async def _engine(kind: str, location: str, options: PlayerOptions) -> tuple[Engine, str]:
     """The engine, and the folder or hub name of its tokenizer."""
     try:
         import torch  # noqa: F401
         import transformers  # noqa: F401
     except ImportError:
-        raise MissingExtra(f'"{kind}:{place}" needs transformers: {how_to_install("hf")}') from None
+        raise MissingExtra(f'"{kind}:{location}" needs transformers: {how_to_install("hf")}') from None
     if kind == "hf":
         from palestra.inference.engines.hf import HFEngine
 
         try:
-            return HFEngine.load(place), options.tokenizer or place
+            return HFEngine.load(location), options.tokenizer or location
         except (OSError, ValueError) as error:
-            raise UsageError(f"there is no model at {place}: {error}") from None
-    _check_address(place, f"{kind}:URL")
+            raise UsageError(f"there is no model at {location}: {error}") from None
+    _check_address(location, f"{kind}:URL")
     from palestra.inference.servers.sglang import SGLangEngine
     from palestra.inference.servers.vllm import VLLMEngine
 
-    server = VLLMEngine(place) if kind == "vllm" else SGLangEngine(place)
+    server = VLLMEngine(location) if kind == "vllm" else SGLangEngine(location)
     await server.connect()
     return server, options.tokenizer or server.model
 
@@ -160,17 +160,17 @@ def named_policy(name: str) -> Policy:
             raise UsageError(_unknown(name))
         return as_policy(name)
     search_here()
-    found = resolve(name)
-    if isinstance(found, type):
+    policy = resolve(name)
+    if isinstance(policy, type):
         try:
-            found = found()
+            policy = policy()
         except Exception as error:
             raise UsageError(
                 f"{name}() failed: {type(error).__name__}: {error}. A policy's class takes no arguments"
             ) from error
-    if not callable(found) and not hasattr(found, "act"):
-        raise UsageError(f"{name} is a {type(found).__name__}, neither a policy nor a function of text")
-    return as_policy(found)
+    if not callable(policy) and not hasattr(policy, "act"):
+        raise UsageError(f"{name} is a {type(policy).__name__}, neither a policy nor a function of text")
+    return as_policy(policy)
 
 
 def _unknown(name: str) -> str:

@@ -44,10 +44,10 @@ def plot_command(
         raise UsageError(f"{out} is neither an .svg nor a .png file: give --out a name that ends in one of these")
     read = [(_config(run), _metrics(run)) for run in runs]
     names = kinds([config for config, _ in read], by)
-    known = {name for _, lines in read for line in lines for name in line}
-    chosen = metric or [name for name in _USUAL if name in known]
-    if missing := [name for name in chosen if name not in known]:
-        raise UsageError(f"no run has {', '.join(missing)}; the metrics are {', '.join(sorted(known - {'step'}))}")
+    known_metrics = {name for _, lines in read for line in lines for name in line}
+    chosen = metric or [name for name in _USUAL if name in known_metrics]
+    if missing := [name for name in chosen if name not in known_metrics]:
+        raise UsageError(f"no run has {', '.join(missing)}; the metrics are {', '.join(sorted(known_metrics - {'step'}))}")
     panels: dict[str, dict[str, list[Course]]] = {}
     for name in chosen:
         courses: dict[str, list[Course]] = defaultdict(list)
@@ -64,12 +64,12 @@ def kinds(configs: Sequence[Mapping[str, Any]], by: Sequence[str] = ()) -> list[
     flat = [_flat(config) for config in configs]
     keys = list(by) or [
         key
-        for key in sorted({key for one in flat for key in one})
-        if key not in _SAME_KIND and len({repr(one.get(key)) for one in flat}) > 1
+        for key in sorted({key for settings in flat for key in settings})
+        if key not in _SAME_KIND and len({repr(settings.get(key)) for settings in flat}) > 1
     ]
-    if unknown := [key for key in by if not any(key in one for one in flat)]:
+    if unknown := [key for key in by if not any(key in settings for settings in flat)]:
         raise UsageError(f"no run has a key {', '.join(unknown)}")
-    return [", ".join(f"{key.rpartition('.')[2]} {one.get(key, 'none')}" for key in keys) or "run" for one in flat]
+    return [", ".join(f"{key.rpartition('.')[2]} {settings.get(key, 'none')}" for key in keys) or "run" for settings in flat]
 
 
 def write_plot(svg: str, out: Path) -> None:

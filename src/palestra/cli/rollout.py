@@ -98,25 +98,31 @@ def rollout_command(
     began = perf_counter()
     played = run_anywhere(play())
     seconds = perf_counter() - began
-    found = audit(folder)
-    data = {"folder": str(folder), "played": played, "seconds": round(seconds, 3), "ledger": found.ledger, "sound": found.sound}
+    findings = audit(folder)
+    data = {
+        "folder": str(folder),
+        "played": played,
+        "seconds": round(seconds, 3),
+        "ledger": findings.ledger,
+        "sound": findings.sound,
+    }
     show(
         as_json,
         {**data, "causes": causes},
-        "\n".join([f"{played} episodes in {seconds:.1f} s", *_lines(folder, found, causes)]),
+        "\n".join([f"{played} episodes in {seconds:.1f} s", *_lines(folder, findings, causes)]),
     )
-    if found.ledger.failed and not found.ledger.consumed:
+    if findings.ledger.failed and not findings.ledger.consumed:
         typer.echo("every episode failed: fix the cause and run the same command again", err=True)
         raise typer.Exit(1)
-    raise typer.Exit(0 if found.sound else 1)
+    raise typer.Exit(0 if findings.sound else 1)
 
 
-def _lines(out: Path, found: Findings, causes: Counter[str]) -> Iterator[str]:
+def _lines(out: Path, findings: Findings, causes: Counter[str]) -> Iterator[str]:
     """The ledger's balance and the causes of failures."""
-    books = found.ledger
+    books = findings.ledger
     yield (
         f"issued {books.issued} = consumed {books.consumed} + failed {books.failed} + dropped {books.dropped}: "
-        f"{'each exactly once' if found.sound else 'NOT SOUND'}"
+        f"{'each exactly once' if findings.sound else 'NOT SOUND'}"
     )
     for cause, count in causes.most_common(SHOWN_CAUSES):
         yield f"failed: {count} × {terminal_safe(cause)}"

@@ -23,50 +23,50 @@ def show_command(
 ) -> None:
     """Show an environment: its rules, levels, requirements and the first observation of a task."""
     typed([id])
-    known = spec(id)
-    first_observation, traits = _try_out(known, seed)
-    facts = {**_facts(known), **traits}
+    env_spec = spec(id)
+    first_observation, traits = _try_out(env_spec, seed)
+    facts = {**_facts(env_spec), **traits}
     if as_json:
-        typer.echo(encode_json(tame({**facts, "observation": first_observation, "rules": _rules(known)})).decode())
+        typer.echo(encode_json(tame({**facts, "observation": first_observation, "rules": _rules(env_spec)})).decode())
         return
-    typer.secho(known.id, bold=True)
+    typer.secho(env_spec.id, bold=True)
     for name, value in facts.items():
         if name != "id" and value not in ("", None, [], {}):
             typer.echo(f"{name + ':':<13}{_as_text(value)}")
-    typer.echo(f"\n{terminal_safe(_rules(known))}\n")
+    typer.echo(f"\n{terminal_safe(_rules(env_spec))}\n")
     typer.secho(f"First observation (seed {seed}):", bold=True)
     typer.echo(terminal_safe(first_observation))
 
 
-def _facts(known: EnvSpec) -> dict[str, Any]:
-    family = known.id.removesuffix(f"-{known.level}") if known.level else known.id
-    levels = {other.level: dict(other.kwargs) for other in list_envs(f"{family}-*") if other.level in known.levels}
+def _facts(spec: EnvSpec) -> dict[str, Any]:
+    family = spec.id.removesuffix(f"-{spec.level}") if spec.level else spec.id
+    levels = {other.level: dict(other.kwargs) for other in list_envs(f"{family}-*") if other.level in spec.levels}
     return {
-        "id": known.id,
-        "about": known.description,
-        "entry": known.entry if isinstance(known.entry, str) else known.reference(),
-        "level": known.level,
-        "levels": {level: levels[level] for level in known.levels if level in levels},
-        "parameters": dict(known.kwargs),
-        "tags": sorted(known.tags),
-        "missing": [f"{need.label}: {need.remedy}" for need in known.missing()],
+        "id": spec.id,
+        "about": spec.description,
+        "entry": spec.entry if isinstance(spec.entry, str) else spec.reference(),
+        "level": spec.level,
+        "levels": {level: levels[level] for level in spec.levels if level in levels},
+        "parameters": dict(spec.kwargs),
+        "tags": sorted(spec.tags),
+        "missing": [f"{need.label}: {need.remedy}" for need in spec.missing()],
     }
 
 
-def _rules(known: EnvSpec) -> str:
-    return "" if known.missing() else inspect.cleandoc(known.factory().__doc__ or "")
+def _rules(spec: EnvSpec) -> str:
+    return "" if spec.missing() else inspect.cleandoc(spec.factory().__doc__ or "")
 
 
-def _try_out(known: EnvSpec, seed: int) -> tuple[str, dict[str, Any]]:
+def _try_out(spec: EnvSpec, seed: int) -> tuple[str, dict[str, Any]]:
     """The first observation of a task, or why there is none, and what the environment declares about its episodes."""
-    declared: dict[str, Any] = {"max_turns": known.max_turns}
-    if known.missing():
+    declared: dict[str, Any] = {"max_turns": spec.max_turns}
+    if spec.missing():
         return "(not available: install what is listed under missing)", declared
     try:
-        with make(known.id) as env:
+        with make(spec.id) as env:
             observation = text_of(env.reset(seed=seed)[0])
             author = env.unwrapped
-            turns = known.max_turns if known.max_turns is not None else getattr(author, "max_turns", None)
+            turns = spec.max_turns if spec.max_turns is not None else getattr(author, "max_turns", None)
             return observation, {"max_turns": turns, "floor": author.floor, "ceiling": author.ceiling}
     except MissingData as error:
         return f"({error})", declared

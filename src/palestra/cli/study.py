@@ -40,10 +40,10 @@ def run_command(
     _require_torch()
     from palestra.studies.running import run_study
 
-    known, cells = _cells(study, only)
+    definition, cells = _cells(study, only)
     helpers = [_start_helper(study, only, work, as_json) for _ in range(jobs - 1)]
     try:
-        made = run_study(study, known, cells, work or Path("runs") / study.name, _progress(as_json))
+        made = run_study(study, definition, cells, work or Path("runs") / study.name, _progress(as_json))
     finally:
         for helper in helpers:
             if sys.exc_info()[0] is not None:
@@ -68,14 +68,14 @@ def repeat_command(
     from palestra.studies.results import numbers, read_results
     from palestra.studies.running import run_cell
 
-    known, cells = _cells(study, only)
+    definition, cells = _cells(study, only)
     if len(cells) != 1:
         raise UsageError(f'"{only}" means {len(cells)} runs; name one: {", ".join(cell.name for cell in cells[:8])}')
-    kept = next((one for one in read_results(study, known) if one.cell == cells[0]), None)
+    kept = next((result for result in read_results(study, definition) if result.cell == cells[0]), None)
     if kept is None:
         raise UsageError(f"{cells[0]} has no result yet: palestra study run {study} --only {only}")
     with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as loop:
-        made = run_cell(study, known, cells[0], Path(folder), _progress(as_json), loop)
+        made = run_cell(study, definition, cells[0], Path(folder), _progress(as_json), loop)
     ours, theirs = numbers(made), numbers(kept)
     different = [name for name in ours if ours[name] != theirs.get(name)]
     if different:
@@ -106,7 +106,7 @@ def show_command(study: Path = _FOLDER, as_json: bool = JSON) -> None:
         typer.echo(study_section(study, study))
         return
     results = read_results(study, load_study(study))
-    typer.echo(encode_json({"study": str(study), "runs": {one.cell.name: numbers(one) for one in results}}).decode())
+    typer.echo(encode_json({"study": str(study), "runs": {result.cell.name: numbers(result) for result in results}}).decode())
 
 
 @app.command("pack")
@@ -140,11 +140,13 @@ def _cells(folder: Path, only: str | None) -> tuple["Study", list["Cell"]]:
     from palestra.studies import load_study
 
     search_here()  # an arm may name code of the user's own
-    known = load_study(folder)
-    cells = [cell for cell in known.cells() if only is None or fnmatchcase(cell.name, only)]
+    definition = load_study(folder)
+    cells = [cell for cell in definition.cells() if only is None or fnmatchcase(cell.name, only)]
     if not cells:
-        raise UsageError(f'no run of {folder} is named "{only}"; there is {", ".join(cell.name for cell in known.cells())}')
-    return known, cells
+        raise UsageError(
+            f'no run of {folder} is named "{only}"; there is {", ".join(cell.name for cell in definition.cells())}'
+        )
+    return definition, cells
 
 
 def _progress(as_json: bool) -> Callable[[str], None]:

@@ -16,10 +16,10 @@ def check_folder(path: Path, option: str = "--out") -> Path:
     """Raise ``UsageError`` unless ``path`` is a writable folder or can be created as one. Returns ``path``."""
     try:
         # The folder itself is not created for the test: another command may be creating it at this moment.
-        place = next(folder for folder in (path, *path.parents) if folder.exists())
-        if not place.is_dir():
-            raise UsageError(f"cannot write into {path}: {place} is a file, not a folder. Name another folder with {option}")
-        with tempfile.TemporaryFile(dir=place):
+        nearest = next(folder for folder in (path, *path.parents) if folder.exists())
+        if not nearest.is_dir():
+            raise UsageError(f"cannot write into {path}: {nearest} is a file, not a folder. Name another folder with {option}")
+        with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
         raise UsageError(f"cannot write into {path}: {error.strerror}. Name another folder with {option}") from None

@@ -80,9 +80,9 @@ def train_command(
     with Dashboard(str(folder), config.steps) as dashboard:
         try:
             if on_cluster:
-                place = cluster_of(cluster, workers, cluster_config)
+                cluster_settings = cluster_of(cluster, workers, cluster_config)
                 counts = replicas if config.engine.name == "local" else 0, ranks
-                _train_on_cluster(config, folder, place, counts, check=check, show=dashboard.show)
+                _train_on_cluster(config, folder, cluster_settings, counts, check=check, show=dashboard.show)
             else:
                 _train(config, folder, check=check, show=dashboard.show)
         except KeyboardInterrupt:
@@ -103,7 +103,9 @@ def _what_is_lost(folder: Path) -> str:
 def _with_writers(config: "TrainConfig", *, tensorboard: bool, wandb: str | None) -> "TrainConfig":
     """Add the writers that the options name to those of the recipe."""
     added: list[Hook] = [*(["tensorboard"] if tensorboard else []), *([hook("wandb", project=wandb)] if wandb else [])]
-    return msgspec.structs.replace(config, writers=(*config.writers, *(one for one in added if one not in config.writers)))
+    return msgspec.structs.replace(
+        config, writers=(*config.writers, *(writer for writer in added if writer not in config.writers))
+    )
 
 
 def _import_parts(config: "TrainConfig") -> None:
@@ -111,12 +113,12 @@ def _import_parts(config: "TrainConfig") -> None:
     from palestra.training.parts import check_parts, names_in_variants, references_of
 
     evaluated = config.evaluation.envs if config.evaluation is not None else ()
-    own = [id for id in config.envs if id not in config.variants]
-    typed([*own, *evaluated, *names_in_variants(config)])
+    registered = [id for id in config.envs if id not in config.variants]
+    typed([*registered, *evaluated, *names_in_variants(config)])
     if references_of(config):
         search_here()
     check_parts(config)
-    for id in own:
+    for id in registered:
         spec(id)
 
 
@@ -164,7 +166,7 @@ def _train_on_cluster(
     from palestra.training.writers import writing
 
     learner, replica = (
-        {"num_gpus": 1} if place.startswith("cuda") else {} for place in (config.model.device, config.engine_device)
+        {"num_gpus": 1} if device.startswith("cuda") else {} for device in (config.model.device, config.engine_device)
     )
     run = Learning(msgspec.json.encode(config), str(folder.resolve()), cluster, *counts, learner, replica, check)
     with writing(config, folder, show) as write:

@@ -45,11 +45,11 @@ class Asked:
 
     @classmethod
     def recorded(
-        cls, counts: Mapping[str, int], group_size: int, ranges: Mapping[str, Bounds], known: Mapping[int, bytes]
+        cls, counts: Mapping[str, int], group_size: int, ranges: Mapping[str, Bounds], names: Mapping[int, bytes]
     ) -> "Asked":
         """What the folder of an evaluation says: ``counts`` is the number of tasks per environment.
 
-        ``known`` has the names of the groups that were played. A group that was not played gets a task of its own, which
+        ``names`` has the names of the groups that were played. A group that was not played gets a task of its own, which
         stands for one that nobody knows.
 
         Raises:
@@ -61,7 +61,7 @@ class Asked:
             raise SchemaError(
                 "the settings of the run are damaged: they ask for no possible number of episodes or range of scores"
             )
-        tasks = {group: _named.decode(name)[0] for group, name in known.items()}
+        tasks = {group: _named.decode(name)[0] for group, name in names.items()}
         left = Counter(counts)
         left.subtract(task.env for task in tasks.values())
         if min(left.values(), default=0) < 0 or not all(0 <= group < total for group in tasks):
@@ -97,11 +97,11 @@ def score_ranges(
     """
     if not all(_keeps_rewards(wrapper) for wrapper in wrappers):
         return {}
-    found = {}
-    for known in specs:
-        if all(map(_keeps_rewards, known.wrappers)) and (bounds := _range_of(known, max_turns)) is not None:
-            found[known.id] = bounds
-    return found
+    ranges = {}
+    for spec in specs:
+        if all(map(_keeps_rewards, spec.wrappers)) and (bounds := _range_of(spec, max_turns)) is not None:
+            ranges[spec.id] = bounds
+    return ranges
 
 
 def _keeps_rewards(wrapper: WrapperFactory | str) -> bool:
@@ -112,15 +112,15 @@ def _keeps_rewards(wrapper: WrapperFactory | str) -> bool:
     return isinstance(module, str) and module.startswith(("palestra.adapters.", "palestra.wrappers."))
 
 
-def _range_of(known: EnvSpec, max_turns: int | None) -> Bounds | None:
+def _range_of(spec: EnvSpec, max_turns: int | None) -> Bounds | None:
     try:
-        kind = known.factory(known.kwargs)
+        kind = spec.factory(spec.kwargs)
     except PalestraError:
         return None  # its episodes fail with the reason
     if (declared := _finite(getattr(kind, "score_range", None))) is not None:
         return declared
     per_step = _finite(getattr(kind, "reward_range", None))
-    limits = [limit for limit in (max_turns, known.max_turns, getattr(kind, "max_turns", None)) if isinstance(limit, int)]
+    limits = [limit for limit in (max_turns, spec.max_turns, getattr(kind, "max_turns", None)) if isinstance(limit, int)]
     if per_step is None or not limits:
         return None
     return min(min(limits) * per_step[0], 0.0), max(min(limits) * per_step[1], 0.0)

@@ -134,10 +134,12 @@ def _limits(
 
 
 def _mean_of_bounds(each: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
-    bounds = [one for one in each if one is not None]
-    if len(bounds) < len(each):
+    known_bounds = [bounds for bounds in each if bounds is not None]
+    if len(known_bounds) < len(each):
         return None
-    return math.fsum(low for low, _ in bounds) / len(bounds), math.fsum(high for _, high in bounds) / len(bounds)
+    return math.fsum(low for low, _ in known_bounds) / len(known_bounds), math.fsum(high for _, high in known_bounds) / len(
+        known_bounds
+    )
 
 
 _NOTHING_IN_COMMON = "the two runs have no scored task in common: compare runs over the same tasks and seed"
@@ -207,13 +209,13 @@ def visible_difference(error: float, freedom: float, tasks: float, *, level: flo
     ``error`` is the standard error of the mean difference and ``freedom`` its degrees of freedom. Too few tasks detect no
     difference: the result is infinite.
     """
-    found, missed = student_quantile((1.0 + level) / 2.0, freedom), student_quantile(power, freedom)
+    bound, missed = student_quantile((1.0 + level) / 2.0, freedom), student_quantile(power, freedom)
     # A difference d, in standard errors, is found if it passes the bound of the flipped signs. That bound grows with d, as
-    # the flipped parts spread around zero and not around d: the d sought solves d - missed = found * sqrt(1 + d² / tasks).
-    growth = found**2 / tasks
+    # the flipped parts spread around zero and not around d: the d sought solves d - missed = bound * sqrt(1 + d² / tasks).
+    growth = bound**2 / tasks
     if growth >= 1.0:
         return math.inf
-    return error * (missed + math.sqrt(growth * missed**2 + (1.0 - growth) * found**2)) / (1.0 - growth)
+    return error * (missed + math.sqrt(growth * missed**2 + (1.0 - growth) * bound**2)) / (1.0 - growth)
 
 
 _TaskKey = tuple[tuple[str, ...], Hashable]
@@ -227,7 +229,7 @@ def _by_task(scores: Iterable[Score]) -> dict[_TaskKey, float]:
     values: dict[_TaskKey, list[float]] = {}
     for path, task, value in scores:
         values.setdefault((path, task), []).append(value)
-    return {key: math.fsum(found) / len(found) for key, found in values.items()}
+    return {key: math.fsum(of_task) / len(of_task) for key, of_task in values.items()}
 
 
 def _sign_flip(parts: npt.NDArray[np.float64], resamples: int, seed: int) -> float:

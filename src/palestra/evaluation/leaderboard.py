@@ -17,12 +17,12 @@ from palestra.evaluation.report import Report, Section
 from palestra.foundation.encoding import decode_json
 from palestra.registry import family_of
 
-__all__ = ["Cell", "Leaderboard", "LeaderboardEntry", "entry_of", "leaderboard_page", "reference_entries"]
+__all__ = ["Leaderboard", "LeaderboardEntry", "ScoreCell", "entry_of", "leaderboard_page", "reference_entries"]
 
 NOT_RUN = "not run"
 
 
-class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
+class ScoreCell(msgspec.Struct, frozen=True, omit_defaults=True):
     """The score of one policy in one environment."""
 
     mean: float
@@ -40,7 +40,7 @@ class LeaderboardEntry(msgspec.Struct, frozen=True):
     """The scores of one policy."""
 
     policy: str
-    cells: dict[str, Cell] = {}
+    cells: dict[str, ScoreCell] = {}
     """Environment → score."""
     note: str = ""
     """A sentence on how the policy was run."""
@@ -75,15 +75,15 @@ def entry_of(report: Report, *, name: str = "", note: str = "") -> LeaderboardEn
     return LeaderboardEntry(name or report.policy, cells, note or report.privilege)
 
 
-def _cell_of(section: Section) -> Cell | None:
+def _cell_of(section: Section) -> ScoreCell | None:
     if section.score is not None:
         score = section.score
-        return Cell(round(score.mean, 4), round(score.low, 4), round(score.high, 4), score.tasks)
+        return ScoreCell(round(score.mean, 4), round(score.low, 4), round(score.high, 4), score.tasks)
     part = None if section.partial is None else section.partial.score
     if part is None:
         return None
     low, high = (None if end is None else round(end, 4) for end in (part.low, part.high))
-    return Cell(round(part.mean, 4), low, high, part.tasks, part.episodes, part.asked)
+    return ScoreCell(round(part.mean, 4), low, high, part.tasks, part.episodes, part.asked)
 
 
 def reference_entries(scores: Mapping[str, Mapping[str, Any]]) -> list[LeaderboardEntry]:
@@ -91,9 +91,9 @@ def reference_entries(scores: Mapping[str, Mapping[str, Any]]) -> list[Leaderboa
     entries = []
     for player in ("random", "oracle"):
         cells = {
-            env: Cell(found["mean"], found["low"], found["high"], found["tasks"])
+            env: ScoreCell(score["mean"], score["low"], score["high"], score["tasks"])
             for env, row in scores.items()
-            if (found := row.get(player))
+            if (score := row.get(player))
         }
         entries.append(LeaderboardEntry(player, cells))
     return entries
@@ -117,7 +117,7 @@ def leaderboard_page(entries: Sequence[LeaderboardEntry], *, head: str = "# Lead
     return "\n".join(lines) + "\n"
 
 
-def _told(cell: Cell | None) -> str:
+def _told(cell: ScoreCell | None) -> str:
     if cell is None:
         return NOT_RUN
     if cell.asked:

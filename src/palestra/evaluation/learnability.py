@@ -115,7 +115,7 @@ def learnability(
     episodes; ``floor`` and ``ceiling`` are the scores of random actions and of the oracle on the same tasks. Raises
     ``UsageError`` if no task has two episodes with a score.
     """
-    scored = [one for one in judged(episodes) if one.reward is not None]
+    scored = [episode for episode in judged(episodes) if episode.reward is not None]
     groups = _groups(scored, actions)
     if not groups:
         raise UsageError("no task has two episodes with a score: look at the report, correct the cause, and probe again")
@@ -123,9 +123,9 @@ def learnability(
     every = [Score(group.path, group.task, reward) for group in groups for reward in group.rewards]
     flat = _share((group, float(len(set(group.rewards)) == 1)) for group in groups)
     visible = {n: _visible(groups, n) for n in sorted({*HELD_OUT, aim.held_out})}
-    found = Probe(
-        policy=max((one.policy for one in scored), default=""),
-        envs=tuple(sorted({one.env for one in scored})),
+    probe = Probe(
+        policy=max((episode.policy for episode in scored), default=""),
+        envs=tuple(sorted({episode.env for episode in scored})),
         verdict="unclear",
         reasons=(),
         tasks=len(groups),
@@ -144,25 +144,25 @@ def learnability(
         visible={str(n): value for n, value in visible.items()},
         held_out=aim.held_out,
         noise=_noise(groups),
-        turns=distribution([one.turns for one in scored]),
-        tokens=distribution([one.tokens for one in scored]) if any(one.tokens for one in scored) else None,
-        privileged=any(one.privileged for one in scored),
+        turns=distribution([episode.turns for episode in scored]),
+        tokens=distribution([episode.tokens for episode in scored]) if any(episode.tokens for episode in scored) else None,
+        privileged=any(episode.privileged for episode in scored),
     )
-    verdict, reasons = _judge(found, groups)
-    return msgspec.structs.replace(found, verdict=verdict, reasons=reasons)
+    verdict, reasons = _judge(probe, groups)
+    return msgspec.structs.replace(probe, verdict=verdict, reasons=reasons)
 
 
 def _groups(scored: Iterable[EpisodeScore], actions: Mapping[EpisodeKey, bytes]) -> list[_Group]:
     together: dict[tuple[str, bytes], list[EpisodeScore]] = defaultdict(list)
-    for one in scored:
-        together[one.env, one.task].append(one)
+    for episode in scored:
+        together[episode.env, episode.task].append(episode)
     return [
         _Group(
             (family_of(env), env),
             task,
-            tuple(float(one.reward or 0.0) for one in members),
-            tuple(bool(one.success) for one in members if one.success is not None),
-            tuple(actions.get((one.group, one.member, one.player), b"") for one in members),
+            tuple(float(episode.reward or 0.0) for episode in members),
+            tuple(bool(episode.success) for episode in members if episode.success is not None),
+            tuple(actions.get((episode.group, episode.member, episode.player), b"") for episode in members),
         )
         for (env, task), members in sorted(together.items())
         if len(members) > 1
@@ -204,7 +204,9 @@ def _pass_at(groups: Sequence[_Group], size: int) -> dict[str, Estimate]:
     if not all(group.solved for group in groups):
         return {}
     return {
-        str(k): _share((one, pass_at_k(len(one.solved), sum(one.solved), k)) for one in groups if len(one.solved) >= k)
+        str(k): _share(
+            (group, pass_at_k(len(group.solved), sum(group.solved), k)) for group in groups if len(group.solved) >= k
+        )
         for k in [1, *_powers(size)]
     }
 
@@ -260,17 +262,17 @@ def _noise(groups: Sequence[_Group]) -> float:
 
 
 def _by_actions(group: _Group) -> dict[bytes, list[float]]:
-    found: dict[bytes, list[float]] = defaultdict(list)
+    rewards: dict[bytes, list[float]] = defaultdict(list)
     for action, reward in zip(group.actions, group.rewards, strict=True):
-        found[action].append(reward)
-    return found
+        rewards[action].append(reward)
+    return rewards
 
 
 def _depends_on_actions(groups: Sequence[_Group]) -> bool:
     """Whether members with the same actions have more similar rewards than members of the group at large (permutation test)."""
     rng = derive(0, "actions and rewards")
     rewards = np.concatenate([group.rewards for group in groups])
-    place = np.repeat(np.arange(len(groups)), [len(group.rewards) for group in groups])
+    group_numbers = np.repeat(np.arange(len(groups)), [len(group.rewards) for group in groups])
     names = {key: number for number, key in enumerate(dict.fromkeys(_members(groups)))}
     alike = np.array([names[key] for key in _members(groups)])
     sizes = np.bincount(alike)
@@ -281,7 +283,9 @@ def _depends_on_actions(groups: Sequence[_Group]) -> bool:
 
     observed = explained(rewards) * (1.0 - 1e-12)
     # Sorted by group and then by a random number, the rewards are permuted within groups.
-    reached = sum(explained(rewards[np.argsort(place + rng.random(len(rewards)))]) >= observed for _ in range(PERMUTATIONS))
+    reached = sum(
+        explained(rewards[np.argsort(group_numbers + rng.random(len(rewards)))]) >= observed for _ in range(PERMUTATIONS)
+    )
     return (reached + 1) / (PERMUTATIONS + 1) <= 1.0 - _LEVEL
 
 
@@ -308,37 +312,37 @@ def _judge(probe: Probe, groups: Sequence[_Group]) -> tuple[Verdict, tuple[str, 
 
 
 def _against(probe: Probe, groups: Sequence[_Group]) -> tuple[str, ...]:
-    found = []
+    reasons = []
     # A step in which no group has a spread changes nothing.
     if probe.informative.high < 1.0:
         most = "solves" if probe.flat_solved > probe.flat.mean / 2.0 else "fails or scores the same on"
-        found.append(
+        reasons.append(
             f"fewer than one group per step has a spread of rewards (at most {probe.informative.high:.2f} of {probe.groups}): "
             f"the model {most} nearly every task in every episode"
         )
     visible, room = probe.visible[str(probe.held_out)], _room(probe, groups)
     if room is not None and room < visible:
-        found.append(
+        reasons.append(
             f"the score is only {room:.3f} below the ceiling, and {probe.held_out} held-out tasks show no gain "
             f"below {visible:.3f}"
         )
     if probe.noise > 0.0 and not _depends_on_actions(groups):
-        found.append(
+        reasons.append(
             "the rewards do not depend on the actions: members of a group with the same actions differ as much as others"
         )
-    return tuple(found)
+    return tuple(reasons)
 
 
 def _doubts(probe: Probe) -> tuple[str, ...]:
-    found = []
+    doubts = []
     if probe.coverage < 0.5:
-        found.append(f"only {100 * probe.coverage:.0f} % of the episodes have a score: correct the failures first")
+        doubts.append(f"only {100 * probe.coverage:.0f} % of the episodes have a score: correct the failures first")
     if probe.informative.low < 1.0 <= probe.informative.high:
-        found.append(
+        doubts.append(
             f"between {probe.informative.low:.1f} and {probe.informative.high:.1f} groups per step have a spread of rewards: "
             f"probe more tasks than {probe.tasks}"
         )
-    return tuple(found)
+    return tuple(doubts)
 
 
 def _room(probe: Probe, groups: Sequence[_Group]) -> float | None:

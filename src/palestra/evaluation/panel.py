@@ -47,7 +47,7 @@ class Panel:
             tasks, specs = tasks_of(envs, n, seed)
             return cls(TaskList(tuple(tasks), tuple(specs)), envs)
         chosen: Any = [envs] if isinstance(envs, str) else list(envs)
-        if not chosen or not all(isinstance(one, str) for one in chosen):
+        if not chosen or not all(isinstance(env, str) for env in chosen):
             given = tuple(tasks_of(chosen, n, seed)[0])
             _require(given, ())
             return cls(TaskList(given))
@@ -55,7 +55,7 @@ class Panel:
         names = list(dict.fromkeys(names))  # a pattern may match an id that is also named
         _require(names, left_out)
         tasks, specs = tasks_of(names, n, seed)
-        places = {known.id: name for name, known in zip(names, specs, strict=True) if name != known.id}
+        places = {env_spec.id: name for name, env_spec in zip(names, specs, strict=True) if name != env_spec.id}
         once, smaller = _each_once(tasks)
         return cls(TaskList(once, tuple(specs)), None, places, tuple(left_out), smaller)
 
@@ -64,8 +64,8 @@ class Panel:
         if n is not None:
             raise UsageError(f'the panel "{panel.name}" is always played whole: leave out the number of tasks')
         specs = tuple(spec(env) for env in dict.fromkeys(task.env for task in panel))
-        for known in specs:
-            known.factory()  # says what to install, before the first episode
+        for env_spec in specs:
+            env_spec.factory()  # says what to install, before the first episode
         return cls(TaskList(tuple(panel), specs), frozen=panel)
 
     async def check_starts(self) -> None:
@@ -117,7 +117,7 @@ class Panel:
         """
         if self.frozen:
             return self.frozen.label
-        data = [digest for known in self.source.specs if (digest := data_digest(known))]
+        data = [digest for env_spec in self.source.specs if (digest := data_digest(env_spec))]
         return hashlib.sha256(encode_json((self.tasks, data) if data else self.tasks)).hexdigest()[:16]
 
     def issued(self, group_size: int) -> dict[str, int]:

@@ -76,62 +76,64 @@ async def probe_async(
         played = await evaluate_async(envs, player, n=n, out=(folder / name).checked(), **play)
         # An oracle that knows some of the tasks only is no ceiling for all of them: it has no score.
         scores[name] = played.suite.score
-    found = learnability(
+    probe = learnability(
         read_episodes((folder / "policy").checked()), _actions(folder / "policy"), issued=report.suite.issued, aim=aim, **scores
     )
-    found = msgspec.structs.replace(found, about=report.about)
-    write_whole(folder / "probe.json", msgspec.json.format(encode_json(found), indent=2))
-    write_whole(folder / "probe.md", probe_markdown(found).encode())
-    return found
+    probe = msgspec.structs.replace(probe, about=report.about)
+    write_whole(folder / "probe.json", msgspec.json.format(encode_json(probe), indent=2))
+    write_whole(folder / "probe.md", probe_markdown(probe).encode())
+    return probe
 
 
 def _actions(folder: Inside) -> dict[EpisodeKey, bytes]:
     return {
-        (one.group, one.member, one.player): hashlib.sha256(encode_json([turn.completion.text for turn in one.turns])).digest()
-        for one in read_trajectories(folder / TRAJECTORIES)
+        (episode.group, episode.member, episode.player): hashlib.sha256(
+            encode_json([turn.completion.text for turn in episode.turns])
+        ).digest()
+        for episode in read_trajectories(folder / TRAJECTORIES)
     }
 
 
 # ------------------------------------------------------------------------------------------------------------ what is shown
 
 
-def probe_markdown(found: Probe) -> str:
+def probe_markdown(probe: Probe) -> str:
     """Return the verdict, its reasons and the table."""
     verdicts = {"yes": "can teach", "no": "cannot teach", "unclear": "may or may not teach"}
     part = (
-        "" if found.coverage == 1.0 else f" (incomplete: {100 * found.coverage:.1f} % of the episodes asked for have a score)"
+        "" if probe.coverage == 1.0 else f" (incomplete: {100 * probe.coverage:.1f} % of the episodes asked for have a score)"
     )
-    note = "\n\nThis policy is privileged: it uses the environment itself, so nothing can teach it." if found.privileged else ""
+    note = "\n\nThis policy is privileged: it uses the environment itself, so nothing can teach it." if probe.privileged else ""
     lines = [
-        f"# {', '.join(found.envs)} {verdicts[found.verdict]} {found.policy}{part}",
+        f"# {', '.join(probe.envs)} {verdicts[probe.verdict]} {probe.policy}{part}",
         "",
-        *(f"- {reason}" for reason in found.reasons),
+        *(f"- {reason}" for reason in probe.reasons),
         "",
-        f"{found.tasks} tasks, {found.group_size} episodes each; {100 * found.coverage:.0f} % of the episodes have a score. "
+        f"{probe.tasks} tasks, {probe.group_size} episodes each; {100 * probe.coverage:.0f} % of the episodes have a score. "
         f"Intervals are 95 %.{note}",
         "",
         "| figure | value |",
         "|---|---|",
-        *(f"| {name} | {value} |" for name, value in _rows(found)),
+        *(f"| {name} | {value} |" for name, value in _rows(probe)),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _rows(found: Probe) -> list[tuple[str, str]]:
+def _rows(probe: Probe) -> list[tuple[str, str]]:
     return [
-        ("score of the model", _shown(found.score)),
-        ("floor: score of random actions", _shown(found.floor)),
-        ("ceiling: score of the oracle", _shown(found.ceiling)),
-        *((f"pass@{k}", _shown(estimate)) for k, estimate in found.pass_at.items()),
-        ("tasks by solved episodes", ", ".join(f"{solved}: {tasks}" for solved, tasks in found.solved_shares.items()) or "-"),
-        ("groups with no variance", _shown(found.flat)),
-        ("groups with no variance that solve their task", f"{found.flat_solved:.3f}"),
-        *((f"groups of {k} with a spread", _shown(estimate)) for k, estimate in found.spread_by_size.items()),
-        (f"informative groups per step of {found.groups}", _shown(found.informative, 1)),
-        ("share of the spread that does not follow from actions", f"{found.noise:.3f}"),
-        *((f"smallest gain that {n} held-out tasks show", f"{gain:.3f}") for n, gain in found.visible.items()),
-        ("turns per episode", _spread(found.turns)),
-        ("output tokens per episode", _spread(found.tokens)),
+        ("score of the model", _shown(probe.score)),
+        ("floor: score of random actions", _shown(probe.floor)),
+        ("ceiling: score of the oracle", _shown(probe.ceiling)),
+        *((f"pass@{k}", _shown(estimate)) for k, estimate in probe.pass_at.items()),
+        ("tasks by solved episodes", ", ".join(f"{solved}: {tasks}" for solved, tasks in probe.solved_shares.items()) or "-"),
+        ("groups with no variance", _shown(probe.flat)),
+        ("groups with no variance that solve their task", f"{probe.flat_solved:.3f}"),
+        *((f"groups of {k} with a spread", _shown(estimate)) for k, estimate in probe.spread_by_size.items()),
+        (f"informative groups per step of {probe.groups}", _shown(probe.informative, 1)),
+        ("share of the spread that does not follow from actions", f"{probe.noise:.3f}"),
+        *((f"smallest gain that {n} held-out tasks show", f"{gain:.3f}") for n, gain in probe.visible.items()),
+        ("turns per episode", _spread(probe.turns)),
+        ("output tokens per episode", _spread(probe.tokens)),
     ]
 
 

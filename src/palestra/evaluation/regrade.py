@@ -207,7 +207,7 @@ class _Trusted:
 
     def __init__(self, envs: Iterable[str]) -> None:
         names = list(envs)
-        self.named = {known.id: known for known in map(spec, names)}
+        self.named = {env_spec.id: env_spec for env_spec in map(spec, names)}
         self._here = self.named.keys() & names  # the others are played on a server, under an id that may be unknown here
 
     def __contains__(self, env: str) -> bool:
@@ -253,7 +253,9 @@ def _next_folder(run: Path) -> Path:
 
 def _recorded(run: Path) -> Iterator[list[Trajectory]]:
     """The episodes of ``run``, each with the trajectories of all its players: they were written one after the other."""
-    for _, seats in groupby(read_trajectories(Inside(run) / TRAJECTORIES), key=lambda one: (one.group, one.member)):
+    for _, seats in groupby(
+        read_trajectories(Inside(run) / TRAJECTORIES), key=lambda trajectory: (trajectory.group, trajectory.member)
+    ):
         yield list(seats)
 
 
@@ -291,7 +293,9 @@ async def _replay_one(seats: list[Trajectory], supply: Supply, result: _Rescored
         return
     players: Mapping[str, ReplayPolicy] = {seat.player: ReplayPolicy(seat) for seat in seats}
     key = EpisodeKey(first.task, first.seed, first.group, first.member, first.attempt)
-    played = {one.player: one for one in await run_episode(supply, players, key, deadline=pace.play.deadline)}
+    played = {
+        trajectory.player: trajectory for trajectory in await run_episode(supply, players, key, deadline=pace.play.deadline)
+    }
     for seat in seats:
         new = played.get(seat.player, next(iter(played.values())))
         if new.stop.failed:
@@ -331,15 +335,17 @@ def _ordered(entries: list[RegradedEpisode]) -> tuple[RegradedEpisode, ...]:
 
 
 def _report(config: EvaluationConfig, episodes: list[EpisodeScore], regrading: Regrading) -> Report:
-    asked = Asked.recorded(config.asked, config.group_size, config.score_ranges, {one.group: one.task for one in episodes})
+    asked = Asked.recorded(
+        config.asked, config.group_size, config.score_ranges, {episode.group: episode.task for episode in episodes}
+    )
     about = {
         "scored again": f"{regrading.regraded} of {regrading.episodes} episodes of {regrading.run}, from recorded actions",
         "scores that changed": str(len(regrading.changed)),
         "graders": f"{regrading.versions_then.get('graders', UNKNOWN)} then, {regrading.versions_now['graders']} now",
         "palestra": f"{regrading.versions_then.get('palestra', UNKNOWN)} then, {regrading.versions_now['palestra']} now",
     }
-    moved = {env: found for env, found in regrading.environments.items() if found.then != found.now}
+    moved = {env: versions for env, versions in regrading.environments.items() if versions.then != versions.now}
     about["environments whose source changed"] = (
-        ", ".join(f"{env} ({found.then} then, {found.now} now)" for env, found in moved.items()) or "none"
+        ", ".join(f"{env} ({versions.then} then, {versions.now} now)" for env, versions in moved.items()) or "none"
     )
     return report_on(episodes, asked=asked, about=about)

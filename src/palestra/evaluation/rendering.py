@@ -192,25 +192,25 @@ def _score_sentence(section: Section) -> str:
 def _warnings(report: Report) -> list[str]:
     """Warnings for the reader: which episodes have no score, why, and what was repeated."""
     section = report.suite
-    found = list(filter(None, [report.go_on, report.privilege]))
+    warnings = list(filter(None, [report.go_on, report.privilege]))
     if section.failures:
         parts = ", ".join(f"{count} {_FAULTS.get(fault, fault)}" for fault, count in section.failures.items())
         unscored = section.issued - section.scored
-        found.append(f"{unscored} of {section.issued} episodes have no score and are in no mean: {parts}.")
+        warnings.append(f"{unscored} of {section.issued} episodes have no score and are in no mean: {parts}.")
     causes = list(section.causes.items())
-    found += [f"{count} × {cause}" for cause, count in causes[:SHOWN_CAUSES]]
+    warnings += [f"{count} × {cause}" for cause, count in causes[:SHOWN_CAUSES]]
     if len(causes) > SHOWN_CAUSES:
-        found.append(f"{len(causes) - SHOWN_CAUSES} other causes are in report.json.")
+        warnings.append(f"{len(causes) - SHOWN_CAUSES} other causes are in report.json.")
     if section.unreadable:
-        found.append(
+        warnings.append(
             f"{section.unreadable} of {section.replies} replies had no answer that the environment could read (format errors)."
         )
     if section.retried:
-        found.append(f"{section.retried} attempts failed because of the infrastructure and were repeated.")
+        warnings.append(f"{section.retried} attempts failed because of the infrastructure and were repeated.")
     if section.retried_calls:
         parts = ", ".join(f"{count} × {why}" for why, count in section.retried_calls.items())
-        found.append(f"{sum(section.retried_calls.values())} calls of the API failed and were repeated: {parts}.")
-    return found
+        warnings.append(f"{sum(section.retried_calls.values())} calls of the API failed and were repeated: {parts}.")
+    return warnings
 
 
 _FAULTS = {
@@ -291,7 +291,7 @@ def _html_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _html_spreads(report: Report) -> list[str]:
     body = []
     for title, name in (("Turns", "turns"), ("Tokens written", "tokens"), ("Seconds an answer took", "act_seconds")):
-        rows = [(section.name, found) for section in report.envs if (found := getattr(section, name)) is not None]
+        rows = [(section.name, spread) for section in report.envs if (spread := getattr(section, name)) is not None]
         if rows:
             body += [f"<h2>{title}</h2>", quantile_bars(rows, title)]
     return body

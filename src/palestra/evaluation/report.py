@@ -306,10 +306,10 @@ def _failure(trajectory: Trajectory) -> Failure | None:
 
 def _metrics(info: Mapping[str, object]) -> dict[str, float] | None:
     """The finite numbers of ``info["metrics"]``; ``None`` if there are none."""
-    said = info.get("metrics")
-    if said is None or not isinstance(said, Mapping):  # to ask an abstract class takes longer than all the rest
+    reported = info.get("metrics")
+    if reported is None or not isinstance(reported, Mapping):  # to ask an abstract class takes longer than all the rest
         return None
-    numbers = {str(name): float(value) for name, value in said.items() if isinstance(value, int | float)}
+    numbers = {str(name): float(value) for name, value in reported.items() if isinstance(value, int | float)}
     return {name: value for name, value in numbers.items() if isfinite(value)} or None
 
 
@@ -332,13 +332,13 @@ def _place(failure: Failure) -> str:
     library = ""
     for match in reversed(list(_FRAME.finditer(failure.detail))):
         path = match[1].replace("\\", "/")
-        own = path.startswith(_PACKAGE) or "/site-packages/palestra/" in path
-        if own and not any(room in path for room in ("/palestra/suite/", "/palestra/worlds/")):
+        is_ours = path.startswith(_PACKAGE) or "/site-packages/palestra/" in path
+        if is_ours and not any(room in path for room in ("/palestra/suite/", "/palestra/worlds/")):
             continue  # what runs the episode
-        place = f"{'/'.join(path.split('/')[-2:])}:{match[2]}, in {match[3]}"
-        if own or not any(part in path for part in ("/site-packages/", "/lib/python3", "<frozen")):
-            return place
-        library = library or place
+        line = f"{'/'.join(path.split('/')[-2:])}:{match[2]}, in {match[3]}"
+        if is_ours or not any(part in path for part in ("/site-packages/", "/lib/python3", "<frozen")):
+            return line
+        library = library or line
     return library
 
 
@@ -373,10 +373,12 @@ def _causes(episodes: Iterable[EpisodeScore]) -> dict[str, int]:
 
 def judged(episodes: Sequence[EpisodeScore]) -> list[EpisodeScore]:
     """``episodes`` with the verdicts of ``trajectory.verdicts``."""
-    said = verdicts([one.env for one in episodes], [one.stop for one in episodes], [one.success for one in episodes])
+    successes = verdicts(
+        [episode.env for episode in episodes], [episode.stop for episode in episodes], [episode.success for episode in episodes]
+    )
     return [
-        one if one.success is verdict else msgspec.structs.replace(one, success=verdict)
-        for one, verdict in zip(episodes, said, strict=True)
+        episode if episode.success is verdict else msgspec.structs.replace(episode, success=verdict)
+        for episode, verdict in zip(episodes, successes, strict=True)
     ]
 
 
@@ -414,12 +416,12 @@ def report_on(
     ``player`` selects one of several players; without it, each player of an episode counts as one episode.
     ``groups`` names the column of each task of a named panel, in the order of the tasks.
     """
-    found = (one if isinstance(one, EpisodeScore) else episode_of(one) for one in trajectories)
+    scores = (episode if isinstance(episode, EpisodeScore) else episode_of(episode) for episode in trajectories)
     if player is not None:
         # An episode that failed before any player acted has no player: it counts for every player.
-        found = (one for one in found if one.player in (player, ""))
+        scores = (episode for episode in scores if episode.player in (player, ""))
     # Sorted: the report must not depend on the order in which episodes ended, not even in the last digit.
-    episodes = judged(sorted(found, key=attrgetter("env", "task", "member")))
+    episodes = judged(sorted(scores, key=attrgetter("env", "task", "member")))
     planned = _planned(episodes, asked)
     by_env = _by_env(episodes, planned)
     missing = _missing(by_env, planned, asked)
@@ -431,15 +433,15 @@ def report_on(
         )
 
     # Sections with the same episodes (a suite of one family, a family of one environment) are computed once.
-    known: dict[tuple[str, ...], Section] = {}
+    sections: dict[tuple[str, ...], Section] = {}
 
     def section(name: str, envs: Iterable[str]) -> Section:
         chosen = tuple(envs)
-        if chosen not in known:
+        if chosen not in sections:
             inside = [episode for env in chosen for episode in by_env[env]]
-            absent = [one for env in chosen for one in missing.get(env, ())]
-            known[chosen] = _section(name, inside, sum(planned[env] for env in chosen), absent, level)
-        return msgspec.structs.replace(known[chosen], name=name)
+            absent = [score for env in chosen for score in missing.get(env, ())]
+            sections[chosen] = _section(name, inside, sum(planned[env] for env in chosen), absent, level)
+        return msgspec.structs.replace(sections[chosen], name=name)
 
     families = sorted({family_of(env) for env in by_env})
     return Report(
@@ -480,7 +482,7 @@ def _columns(
 def missing_scores(episodes: Sequence[EpisodeScore], asked: Asked) -> list[MissingScore]:
     """The episodes that were asked for and have no score among ``episodes``."""
     planned = _planned(episodes, asked)
-    return [one for absent in _missing(_by_env(episodes, planned), planned, asked).values() for one in absent]
+    return [score for scores in _missing(_by_env(episodes, planned), planned, asked).values() for score in scores]
 
 
 def _by_env(episodes: Iterable[EpisodeScore], planned: Iterable[str]) -> dict[str, list[EpisodeScore]]:
@@ -515,13 +517,13 @@ def _missing(
     by_env: Mapping[str, Sequence[EpisodeScore]], planned: Mapping[str, int], asked: Asked | None
 ) -> dict[str, list[MissingScore]]:
     """Environment → the episodes that were asked for and have no score."""
-    scored = {env: Counter(one.task for one in inside if one.reward is not None) for env, inside in by_env.items()}
+    scored = {env: Counter(episode.task for episode in inside if episode.reward is not None) for env, inside in by_env.items()}
     if all(scored[env].total() == count for env, count in planned.items()):
         return {}
     if asked is None:
-        samples = {env: [one.task for one in inside] for env, inside in by_env.items()}
+        samples = {env: [episode.task for episode in inside] for env, inside in by_env.items()}
     else:
-        samples = asked.names(_players(one for inside in by_env.values() for one in inside))
+        samples = asked.names(_players(episode for inside in by_env.values() for episode in inside))
     table: dict[str, list[MissingScore]] = {}
     for env, inside in by_env.items():
         bounds = None if asked is None else _possible(inside, asked.ranges.get(env))
@@ -568,7 +570,7 @@ def _section(
         dollars=_if_any([episode.dollars for episode in episodes]),
         seconds=_if_any([episode.seconds for episode in scored]),
         act_seconds=_if_any([seconds for episode in scored for seconds in episode.act_seconds]),
-        metrics={name: mean for name, found in measured.items() if (mean := _estimate(found, level))} if complete else {},
+        metrics={name: mean for name, scores in measured.items() if (mean := _estimate(scores, level))} if complete else {},
         partial=None if complete else _partial_scores(scored, missing, measured, level),
         replies=sum(episode.turns for episode in scored),
         unreadable=sum(episode.unreadable for episode in scored),
@@ -581,12 +583,12 @@ def _partial_scores(
     judging = {episode.env for episode in scored if episode.success is not None}
     silent = {episode.env for episode in scored} - judging
     # An environment without a scored episode may report success. Counted as one that does, it only widens the range.
-    unsolved = [one._replace(bounds=(0.0, 1.0)) for one in missing if one.path[-1] not in silent]
-    unmeasured = [one._replace(bounds=None) for one in missing]
+    unsolved = [score._replace(bounds=(0.0, 1.0)) for score in missing if score.path[-1] not in silent]
+    unmeasured = [score._replace(bounds=None) for score in missing]
     return PartialScores(
         partial_mean(task_scores(scored), missing, level=level),
         partial_mean(_said_scores(scored), unsolved, level=level),
-        {name: mean for name, found in measured.items() if (mean := partial_mean(found, unmeasured, level=level))},
+        {name: mean for name, scores in measured.items() if (mean := partial_mean(scores, unmeasured, level=level))},
     )
 
 
@@ -620,17 +622,19 @@ def _if_any(values: Sequence[float]) -> Distribution | None:
 def _pass_tables(episodes: Sequence[EpisodeScore], level: float) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     pass_at: dict[str, Estimate] = {}
     pass_all: dict[str, Estimate] = {}
-    known = [episode for episode in episodes if episode.success is not None]
-    if len({(episode.env, episode.task) for episode in known}) == len(known):
+    judged_episodes = [episode for episode in episodes if episode.success is not None]
+    if len({(episode.env, episode.task) for episode in judged_episodes}) == len(judged_episodes):
         return pass_at, pass_all  # no task has two episodes
     tries: dict[tuple[str, bytes], list[bool]] = {}
-    for episode in known:
+    for episode in judged_episodes:
         tries.setdefault((episode.env, episode.task), []).append(bool(episode.success))
     k = 2
     # A task counts for k only if it has at least k episodes; Estimate.tasks is their number.
-    while enough := {key: found for key, found in tries.items() if len(found) >= k}:
+    while enough := {key: outcomes for key, outcomes in tries.items() if len(outcomes) >= k}:
         for table, formula in ((pass_at, pass_at_k), (pass_all, pass_all_k)):
-            scores = [Score(_path(env), task, formula(len(found), sum(found), k)) for (env, task), found in enough.items()]
+            scores = [
+                Score(_path(env), task, formula(len(outcomes), sum(outcomes), k)) for (env, task), outcomes in enough.items()
+            ]
             table[str(k)] = mean_interval(scores, level=level)
         k *= 2
     return pass_at, pass_all

@@ -432,12 +432,12 @@ def _players(policy: AnyPolicy, player: str | None) -> Players:
     if isinstance(policy, Mapping):
         if player not in policy:
             raise UsageError(f"player must name the player to score, one of {sorted(policy)}; got {player}")
-        return {player: as_policy(one) for player, one in policy.items()}
+        return {player: as_policy(player_policy) for player, player_policy in policy.items()}
     return as_policy(policy)
 
 
 def _specs_of(panel: Panel) -> list[EnvSpec]:
-    specs = {known.id: known for known in panel.source.specs}
+    specs = {env_spec.id: env_spec for env_spec in panel.source.specs}
     for env in panel.envs:  # explicit tasks name their environments, but say nothing else about them
         if env not in specs:
             with suppress(UnknownEnv):  # their episodes fail with the reason
@@ -446,7 +446,11 @@ def _specs_of(panel: Panel) -> list[EnvSpec]:
 
 
 def _config(panel: Panel, players: Players, asked: Asked, options: EvaluationOptions) -> EvaluationConfig:
-    named = {name: policy_name(one) for name, one in players.items()} if isinstance(players, Mapping) else policy_name(players)
+    named = (
+        {name: policy_name(policy) for name, policy in players.items()}
+        if isinstance(players, Mapping)
+        else policy_name(players)
+    )
     wrappers, tools = options.play.names_around()
     return EvaluationConfig(
         policy=named if isinstance(named, str) else encode_json(named).decode(),
@@ -459,7 +463,7 @@ def _config(panel: Panel, players: Players, asked: Asked, options: EvaluationOpt
         tools=tools,
         panel=panel.digest,
         data=data_table(panel.source.specs),
-        about={**options.about, **{f"{env} is played at": mask(place) for env, place in panel.places.items()}},
+        about={**options.about, **{f"{env} is played at": mask(address) for env, address in panel.places.items()}},
         versions=package_versions(),
         asked=dict(Counter(task.env for task in panel.tasks)),
         score_ranges=dict(asked.ranges),

@@ -85,18 +85,18 @@ def _missing(run: _Run, both: Sequence[_Run], *, success: bool) -> list[MissingS
     """The episodes that ``run`` was asked for and that have no score."""
     if run.config is None:
         return [
-            MissingScore((family_of(one.env), one.env), one.task, (0.0, 1.0) if success else None)
-            for one in run.episodes
-            if one.reward is None
+            MissingScore((family_of(episode.env), episode.env), episode.task, (0.0, 1.0) if success else None)
+            for episode in run.episodes
+            if episode.reward is None
         ]
     # A task that this run has not reached may be known from the other one: the same panel has the same task in every group.
     panels = [other for other in both if other.config is not None and other.config.panel == run.config.panel]
-    known = {episode.group: episode.task for other in panels for episode in other.episodes}
+    tasks = {episode.group: episode.task for other in panels for episode in other.episodes}
     config = run.config
-    asked = Asked.recorded(config.asked, config.group_size, config.score_ranges, known)
+    asked = Asked.recorded(config.asked, config.group_size, config.score_ranges, tasks)
     missing = missing_scores(run.episodes, asked)
     if not success:
         return missing
-    scored = [one for one in judged(run.episodes) if one.reward is not None]
-    silent = {one.env for one in scored} - {one.env for one in scored if one.success is not None}
-    return [one._replace(bounds=(0.0, 1.0)) for one in missing if one.path[-1] not in silent]
+    scored = [episode for episode in judged(run.episodes) if episode.reward is not None]
+    silent = {episode.env for episode in scored} - {episode.env for episode in scored if episode.success is not None}
+    return [score._replace(bounds=(0.0, 1.0)) for score in missing if score.path[-1] not in silent]

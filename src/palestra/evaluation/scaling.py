@@ -127,10 +127,10 @@ async def scaling_async(
         name = _OWN if limit is None else str(limit)
         folder = Inside(out) / _folder(limit)
         reports[name] = await evaluate_async(envs, policy, group_size=samples, max_turns=limit, out=folder.checked(), **play)
-        found = [episode_of(one) for one in read_trajectories(folder / TRAJECTORIES)]
-        episodes[name] = [one for one in judged(found) if one.reward is not None]
+        played = [episode_of(trajectory) for trajectory in read_trajectories(folder / TRAJECTORIES)]
+        episodes[name] = [episode for episode in judged(played) if episode.reward is not None]
     measure = _measure(episodes)
-    means = {name: _estimate([_score(one, measure) for one in found]) for name, found in episodes.items()}
+    means = {name: _estimate([_score(episode, measure) for episode in of_limit]) for name, of_limit in episodes.items()}
     drawn = _samples(read_trajectories(Inside(out) / _folder(limits[-1]) / TRAJECTORIES), measure, prefer)
     last = list(reports.values())[-1]
     scaling = Scaling(
@@ -138,7 +138,8 @@ async def scaling_async(
         measure=measure,
         turns=means,
         samples=_curves(drawn, samples),
-        coverage=sum(one.suite.scored for one in reports.values()) / max(sum(one.suite.issued for one in reports.values()), 1),
+        coverage=sum(report.suite.scored for report in reports.values())
+        / max(sum(report.suite.issued for report in reports.values()), 1),
         privileged=last.privileged,
         about={**last.about, "samples per task": str(samples), "judge": judge},
     )
@@ -152,10 +153,10 @@ def _folder(limit: int | None) -> str:
 
 def _measure(episodes: Mapping[str, Sequence[EpisodeScore]]) -> str:
     """Success if every scored episode has a verdict, otherwise the reward."""
-    every = [one for found in episodes.values() for one in found]
+    every = [episode for of_limit in episodes.values() for episode in of_limit]
     if not every or not all(episodes.values()):
         raise UsageError("no episode has a score: look at the reports in the folders turns-…, then run the same command again")
-    return "success" if all(one.success is not None for one in every) else "score"
+    return "success" if all(episode.success is not None for episode in every) else "score"
 
 
 def _score(episode: EpisodeScore, measure: str) -> Score:
@@ -172,9 +173,9 @@ def _samples(
     trajectories: Iterable[Trajectory], measure: str, prefer: Callable[..., Any]
 ) -> dict[tuple[tuple[str, ...], Hashable], list[Sample]]:
     """Return the samples of each task."""
-    played = [(episode_of(one), _answer(one), prefer(one)) for one in trajectories]
+    played = [(episode_of(trajectory), _answer(trajectory), prefer(trajectory)) for trajectory in trajectories]
     tasks: dict[tuple[tuple[str, ...], Hashable], list[Sample]] = defaultdict(list)
-    for episode, (_, answer, preference) in zip(judged([one for one, _, _ in played]), played, strict=True):
+    for episode, (_, answer, preference) in zip(judged([episode for episode, _, _ in played]), played, strict=True):
         if episode.reward is not None:
             score = _score(episode, measure)
             tasks[score.path, score.task].append(Sample(score.value, answer, preference))
@@ -183,17 +184,17 @@ def _samples(
 
 def _curves(tasks: Mapping[tuple[tuple[str, ...], Hashable], Sequence[Sample]], samples: int) -> dict[str, dict[str, Estimate]]:
     curves: dict[str, Callable[[Sequence[Sample], int], float]] = {"pass@k": highest_of_k, "majority": majority_of_k}
-    if all(one.preference is not None for drawn in tasks.values() for one in drawn):
+    if all(sample.preference is not None for drawn in tasks.values() for sample in drawn):
         curves["best of k"] = best_of_k
     counts = sorted({k for k in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, samples) if k <= samples})
-    found: dict[str, dict[str, Estimate]] = {name: {} for name in curves}
+    estimates: dict[str, dict[str, Estimate]] = {name: {} for name in curves}
     for name, curve in curves.items():
         for k in counts:
             # A task counts only if it has k episodes with a score; Estimate.tasks is their number.
             scores = [Score(path, task, curve(drawn, k)) for (path, task), drawn in tasks.items() if len(drawn) >= k]
             if scores:
-                found[name][str(k)] = _estimate(scores)
-    return found
+                estimates[name][str(k)] = _estimate(scores)
+    return estimates
 
 
 def _answer(trajectory: Trajectory) -> str:
@@ -202,15 +203,15 @@ def _answer(trajectory: Trajectory) -> str:
 
 def highest_of_k(drawn: Sequence[Sample], k: int) -> float:
     """Return the mean of the highest value of k samples, over all choices of k. For 0 and 1 this is pass@k."""
-    return mean_of_last(sorted(one.value for one in drawn), k)
+    return mean_of_last(sorted(sample.value for sample in drawn), k)
 
 
 def best_of_k(drawn: Sequence[Sample], k: int) -> float:
     """Return the mean value of the sample that the judge prefers among k, over all choices of k."""
     groups: dict[float, list[float]] = defaultdict(list)
-    for one in drawn:
-        assert one.preference is not None
-        groups[one.preference].append(one.value)
+    for sample in drawn:
+        assert sample.preference is not None
+        groups[sample.preference].append(sample.value)
     # Equals are chosen at random, so each has the mean value of all.
     ordered = [float(np.mean(groups[key])) for key in sorted(groups) for _ in groups[key]]
     return mean_of_last(ordered, k)
@@ -223,14 +224,14 @@ def majority_of_k(drawn: Sequence[Sample], k: int) -> float:
     else:
         rng = derive(0, "majority", len(drawn), k)
         choices = [rng.choice(len(drawn), k, replace=False).tolist() for _ in range(CHOICES)]
-    return float(np.mean([_vote([drawn[place] for place in chosen]) for chosen in choices]))
+    return float(np.mean([_vote([drawn[index] for index in chosen]) for chosen in choices]))
 
 
 def _vote(drawn: Sequence[Sample]) -> float:
-    counts = Counter(one.answer for one in drawn)
+    counts = Counter(sample.answer for sample in drawn)
     most = max(counts.values())
     # Of equally frequent answers, one is chosen at random.
-    return float(np.mean([one.value for one in drawn if counts[one.answer] == most]))
+    return float(np.mean([sample.value for sample in drawn if counts[sample.answer] == most]))
 
 
 # ------------------------------------------------------------------------------------------------------------ what is written
@@ -285,6 +286,6 @@ def _figure(scaling: Scaling) -> str:
 
 def estimate_band(points: Mapping[str, Estimate] | Mapping[int, Estimate]) -> Band:
     """Return the curve of ``points``, which are in increasing order."""
-    places = np.array([float(place) for place in points])
-    table = [(one.mean, one.low, one.high) for one in points.values()]
-    return Band(places, *(np.array(column) for column in zip(*table, strict=True)))
+    positions = np.array([float(position) for position in points])
+    table = [(estimate.mean, estimate.low, estimate.high) for estimate in points.values()]
+    return Band(positions, *(np.array(column) for column in zip(*table, strict=True)))

@@ -53,15 +53,15 @@ def _fingerprint(env: str, factory: Callable[..., Any] | None) -> str:
     if factory is not None:
         return _digest(_sources(factory))
     try:
-        known = registry.spec(env)
-        own = _sources(known.factory(known.kwargs))
-        rows = known.read_rows()
+        spec = registry.spec(env)
+        sources = _sources(spec.factory(spec.kwargs))
+        rows = spec.read_rows()
     except PalestraError:
         return UNKNOWN  # its episodes fail with the reason
-    wrappers = [source for wrapper in known.wrappers for source in _sources(getattr(wrapper, "func", wrapper))]
+    wrappers = [source for wrapper in spec.wrappers for source in _sources(getattr(wrapper, "func", wrapper))]
     data = [] if rows is None else [rows.sha256.encode()]
-    named = [_source_of(module) for module in _named_modules(known.kwargs)]
-    return _digest([*own, *wrappers, *data, *named, encode_json(tame(dict(known.kwargs)))])
+    named = [_source_of(module) for module in _named_modules(spec.kwargs)]
+    return _digest([*sources, *wrappers, *data, *named, encode_json(tame(dict(spec.kwargs)))])
 
 
 def _named_modules(kwargs: Mapping[str, Any]) -> list[str]:

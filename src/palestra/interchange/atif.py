@@ -248,31 +248,31 @@ def _trajectory(document: _Document, number: int, folder: Inside) -> Trajectory:
     if not turns:
         raise SchemaError("the document has no step of the agent")
     policy = document.agent.model_name or document.agent.name
-    own = document.extra.palestra if document.extra else None
+    extra = document.extra.palestra if document.extra else None
     info: dict[str, Any] = {SYSTEM: "\n\n".join(system)} if system else {}
-    if own is None:
+    if extra is None:
         bare = Trajectory(Task(ENV, number), StopReason.TERMINATED, tuple(turns), (), joined(heard), info)
         return not_scored(bare, policy)
-    known: dict[str, Any] = {name: getattr(own, name) for name in _IDENTITY[2:]}
-    return Trajectory(own.task, own.stop, tuple(turns), (), joined(heard), own.info, policy=policy, **known)
+    identity: dict[str, Any] = {name: getattr(extra, name) for name in _IDENTITY[2:]}
+    return Trajectory(extra.task, extra.stop, tuple(turns), (), joined(heard), extra.info, policy=policy, **identity)
 
 
 def _turn(step: _Step, observation: Content) -> Turn:
-    own = (step.extra.palestra if step.extra else None) or _AtifTurn()
+    extra = (step.extra.palestra if step.extra else None) or _AtifTurn()
     usage = None
     if (metrics := step.metrics) is not None and metrics.prompt_tokens is not None:
         usage = Usage(metrics.prompt_tokens, metrics.completion_tokens or 0, metrics.cost_usd or 0.0)
     text = text_of(_content(step.message, None))
     if step.tool_calls:
         text = "\n".join([*([text] if text else []), *(_call(call) for call in step.tool_calls)])
-    completion = Completion(text, own.finish, step.reasoning_content or "", usage=usage)
-    return Turn(observation, completion, own.reward, own.info)
+    completion = Completion(text, extra.finish, step.reasoning_content or "", usage=usage)
+    return Turn(observation, completion, extra.reward, extra.info)
 
 
 def _call(call: dict[str, Any]) -> str:
     arguments = call.get("arguments")
-    own = arguments if isinstance(arguments, dict) else {"arguments": arguments}
-    return format_call(ToolCall(str(call.get("function_name", "")), own, str(call.get("tool_call_id", ""))))
+    named_arguments = arguments if isinstance(arguments, dict) else {"arguments": arguments}
+    return format_call(ToolCall(str(call.get("function_name", "")), named_arguments, str(call.get("tool_call_id", ""))))
 
 
 def _content(content: str | list[dict[str, Any]], folder: Inside | None) -> Content:

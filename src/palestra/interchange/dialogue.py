@@ -126,11 +126,11 @@ def data_url(image: Image) -> str:
 
 def image_of_url(url: str) -> Image | Text:
     """Return the picture in a data URL; for any other URL, the URL as text. Nothing is fetched."""
-    found = _DATA_URL.fullmatch(url)
-    if found is None:
+    match = _DATA_URL.fullmatch(url)
+    if match is None:
         return Text(f"[image at {url}]")
     try:
-        return Image(base64.b64decode(found[2], validate=True), found[1])
+        return Image(base64.b64decode(match[2], validate=True), match[1])
     except binascii.Error as error:
         raise SchemaError(f"a picture is not base64: {error}") from None
 

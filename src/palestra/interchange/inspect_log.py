@@ -275,44 +275,44 @@ def read_inspect(path: Path) -> Iterator[Trajectory]:
 
 
 def _trajectory(sample: _Sample, log: _Eval, group: int) -> Trajectory:
-    own = sample.metadata.palestra
+    extra = sample.metadata.palestra
     messages = [_read_message(message) for message in sample.messages]
-    if own is not None and len(own.turns) == sum(message.role == "assistant" for message in messages):
-        return _restored(own, messages, sample, log.model)
-    found = trajectory_of(messages, Task(ENV, group, params={"task": log.task, "id": sample.id}), policy=log.model)
-    found = msgspec.structs.replace(found, group=group, member=sample.epoch - 1, seconds=sample.total_time or 0.0)
+    if extra is not None and len(extra.turns) == sum(message.role == "assistant" for message in messages):
+        return _restored(extra, messages, sample, log.model)
+    trajectory = trajectory_of(messages, Task(ENV, group, params={"task": log.task, "id": sample.id}), policy=log.model)
+    trajectory = msgspec.structs.replace(trajectory, group=group, member=sample.epoch - 1, seconds=sample.total_time or 0.0)
     if sample.error is not None:
         failure = Failure(
             Boundary.INFRASTRUCTURE, Phase.STEP, "InspectError", sample.error.message, detail=sample.error.traceback
         )
-        return msgspec.structs.replace(found, failures=(failure,))
+        return msgspec.structs.replace(trajectory, failures=(failure,))
     value = _value(sample.scores or {})
     if value is None:
-        return found
-    last = msgspec.structs.replace(found.turns[-1], reward=value, info={"success": value >= 1.0})
-    return msgspec.structs.replace(found, stop=StopReason.TERMINATED, failures=(), turns=(*found.turns[:-1], last))
+        return trajectory
+    last = msgspec.structs.replace(trajectory.turns[-1], reward=value, info={"success": value >= 1.0})
+    return msgspec.structs.replace(trajectory, stop=StopReason.TERMINATED, failures=(), turns=(*trajectory.turns[:-1], last))
 
 
-def _restored(own: _Own, messages: list[Message], sample: _Sample, model: str) -> Trajectory:
+def _restored(extra: _Own, messages: list[Message], sample: _Sample, model: str) -> Trajectory:
     """The fields that ``write_inspect`` adds."""
-    bare = trajectory_of(messages, own.task) if own.turns else Trajectory(own.task, own.stop)
+    bare = trajectory_of(messages, extra.task) if extra.turns else Trajectory(extra.task, extra.stop)
     turns = tuple(
         msgspec.structs.replace(
             turn, reward=was.reward, info=was.info, completion=msgspec.structs.replace(turn.completion, finish=was.finish)
         )
-        for turn, was in zip(bare.turns, own.turns, strict=True)
+        for turn, was in zip(bare.turns, extra.turns, strict=True)
     )
     names = ("info", "group", "member", "player", "seed", "attempt", "privileged")
-    known: dict[str, Any] = {name: getattr(own, name) for name in names}
+    identity: dict[str, Any] = {name: getattr(extra, name) for name in names}
     return Trajectory(
-        own.task,
-        own.stop,
+        extra.task,
+        extra.stop,
         turns,
         final_observation=bare.final_observation,
-        failures=tuple(own.failures),
+        failures=tuple(extra.failures),
         policy=model,
         seconds=sample.total_time or 0.0,
-        **known,
+        **identity,
     )
 
 

@@ -83,10 +83,10 @@ def read_openai(path: Path) -> Iterator[Trajectory]:
 def _trajectory(line: bytes, number: int, path: Path) -> Trajectory:
     try:
         record = msgspec.json.decode(line, type=_ChatRecord)
-        found = trajectory_of(_messages(record.messages), Task(ENV, number))
+        trajectory = trajectory_of(_messages(record.messages), Task(ENV, number))
     except (msgspec.MsgspecError, LookupError, TypeError, SchemaError) as error:
         raise SchemaError(f"{path}, line {number + 1} is not a fine-tuning example: {error}") from None
-    return msgspec.structs.replace(found, info={**found.info, "tools": record.tools}) if record.tools else found
+    return msgspec.structs.replace(trajectory, info={**trajectory.info, "tools": record.tools}) if record.tools else trajectory
 
 
 def _messages(messages: list[_ChatMessage]) -> Iterator[Message]:

@@ -87,14 +87,14 @@ def _pyarrow() -> Any:
 @cache
 def _schema() -> Any:
     arrow = _pyarrow()
-    text, whole, real = arrow.string(), arrow.int64(), arrow.float64()
+    text, integer, real = arrow.string(), arrow.int64(), arrow.float64()
     turn = {"observation": text, "observation_parts": text, "action": text, "reasoning": text, "finish": text, "reward": real}
     turn |= {"info": text, "act_seconds": real, "env_seconds": real}
-    turn |= {"prompt_tokens": whole, "completion_tokens": whole, "dollars": real}
-    span = arrow.struct({"start": whole, "stop": whole, "turn": whole, "version": whole})
+    turn |= {"prompt_tokens": integer, "completion_tokens": integer, "dollars": real}
+    span = arrow.struct({"start": integer, "stop": integer, "turn": integer, "version": integer})
     segment = {"ids": arrow.list_(arrow.int32()), "logprobs": arrow.list_(arrow.float32()), "spans": arrow.list_(span)}
-    failure = {"boundary": text, "phase": text, "kind": text, "message": text, "attempt": whole, "detail": text}
-    columns = {"env": text, "task_seed": whole, "index": whole, "split": text, "params": text}
+    failure = {"boundary": text, "phase": text, "kind": text, "message": text, "attempt": integer, "detail": text}
+    columns = {"env": text, "task_seed": integer, "index": integer, "split": text, "params": text}
     columns |= {
         "policy": text,
         "privileged": arrow.bool_(),
@@ -105,8 +105,8 @@ def _schema() -> Any:
     }
     columns |= {"turns": arrow.list_(arrow.struct(turn)), "segments": arrow.list_(arrow.struct(segment))}
     columns |= {"final_observation": text, "final_observation_parts": text, "info": text}
-    columns |= {"failures": arrow.list_(arrow.struct(failure)), "seed": whole}
-    columns |= {"group": whole, "member": whole, "attempt": whole, "seconds": real, "agent": text}
+    columns |= {"failures": arrow.list_(arrow.struct(failure)), "seed": integer}
+    columns |= {"group": integer, "member": integer, "attempt": integer, "seconds": real, "agent": text}
     return arrow.schema(list(columns.items()), metadata={_SCHEMA_KEY: str(SCHEMA_VERSION)})
 
 

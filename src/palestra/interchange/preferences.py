@@ -29,7 +29,7 @@ def write_preferences(pairs: Iterable[tuple[Trajectory, Trajectory]], out: Path)
 
 
 def _record(chosen: Trajectory, rejected: Trajectory) -> dict[str, Any]:
-    better, worse = (messages_of(one, final=False) for one in (chosen, rejected))
+    better, worse = (messages_of(trajectory, final=False) for trajectory in (chosen, rejected))
     start = next(i for i, message in enumerate(better) if message.role == "assistant")
     if better[:start] != worse[:start]:
         raise UsageError(f"{chosen.task.env}: the two episodes of a pair begin differently; they must be of the same task")

@@ -29,13 +29,13 @@ class Pair(NamedTuple):
 
 def solved(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
     """Return the episodes that solved their task."""
-    return (one for one in trajectories if one.success)
+    return (trajectory for trajectory in trajectories if trajectory.success)
 
 
 def best_of_group(trajectories: Iterable[Trajectory], *, least: float = 0.0) -> list[Trajectory]:
     """Return the best episode per task, if its reward is above ``least``. Ties go to the fewest turns, then to the first."""
     best = [min(group, key=_rank) for group in _groups(trajectories)]
-    return [one for one in best if one.reward is not None and one.reward > least]
+    return [trajectory for trajectory in best if trajectory.reward is not None and trajectory.reward > least]
 
 
 def preference_pairs(trajectories: Iterable[Trajectory], *, margin: float = 0.0, most: int = 1) -> list[Pair]:
@@ -56,9 +56,11 @@ def preference_pairs(trajectories: Iterable[Trajectory], *, margin: float = 0.0,
 def _groups(trajectories: Iterable[Trajectory]) -> list[list[Trajectory]]:
     """Group finished episodes by task, player and training step."""
     groups: dict[object, list[Trajectory]] = defaultdict(list)
-    for one in trajectories:
-        if one.reward is not None and one.turns:
-            groups[(one.task, one.seed, one.group, one.player, one.info.get("step"))].append(one)
+    for trajectory in trajectories:
+        if trajectory.reward is not None and trajectory.turns:
+            groups[(trajectory.task, trajectory.seed, trajectory.group, trajectory.player, trajectory.info.get("step"))].append(
+                trajectory
+            )
     return list(groups.values())
 
 

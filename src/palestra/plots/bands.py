@@ -28,9 +28,9 @@ def band_curves(panels: Mapping[str, tuple[str, Mapping[str, Band]]], label: str
 
 
 def _panel(name: str, axis: str, curves: Mapping[str, Band], colors: Mapping[str, str]) -> str:
-    every = list(curves.values())
-    left, right = min(float(one.places[0]) for one in every), max(float(one.places[-1]) for one in every)
-    ticks = round_ticks(min(float(one.low.min()) for one in every), max(float(one.high.max()) for one in every))
+    bands = list(curves.values())
+    left, right = min(float(band.places[0]) for band in bands), max(float(band.places[-1]) for band in bands)
+    ticks = round_ticks(min(float(band.low.min()) for band in bands), max(float(band.high.max()) for band in bands))
     frame = Frame((left, right if right > left else left + 1.0), (ticks[0], ticks[-1]))
     parts = framed(name, frame, ticks, axis)
     for kind, (places, mean, low, high) in curves.items():

@@ -39,27 +39,27 @@ def spent(runs: Sequence[RunResult]) -> Spent:
     """
     if not runs:
         return {}
-    budgets = {_budgets_of(found) for one in runs for found in one.budgets.values()}
+    budgets = {_budgets_of(scores) for run in runs for scores in run.budgets.values()}
     if len(budgets) > 1:
         raise UsageError(
             "the runs of this study had different budgets: remove the results of the earlier ones to make them again"
         )
     ((limits, most),) = budgets
-    each_seed = {one.seed: one for one in runs}.values()
-    sides = {"before": [(one, one.budgets["before"]) for one in each_seed]}
-    for arm in dict.fromkeys(one.arm for one in runs):
-        sides[arm] = [(one, one.budgets["after"]) for one in runs if one.arm == arm]
+    each_seed = {run.seed: run for run in runs}.values()
+    sides = {"before": [(run, run.budgets["before"]) for run in each_seed]}
+    for arm in dict.fromkeys(run.arm for run in runs):
+        sides[arm] = [(run, run.budgets["after"]) for run in runs if run.arm == arm]
     counts = [k for k in _doubled(most) if most > 1]
     return {
-        kind: {side: {budget: _estimate(found, score, budget) for budget in budgets} for side, found in sides.items()}
+        kind: {side: {budget: _estimate(scores, score, budget) for budget in budgets} for side, scores in sides.items()}
         for kind, budgets, score in (("turns", limits, _limited), ("samples", counts, _sampled))
         if budgets
     }
 
 
-def _budgets_of(found: BudgetScores) -> tuple[tuple[int, ...], int]:
+def _budgets_of(scores: BudgetScores) -> tuple[tuple[int, ...], int]:
     """The limits of turns, and the number of samples."""
-    return tuple(int(limit) for limit in found.turns), len(found.samples[0])
+    return tuple(int(limit) for limit in scores.turns), len(scores.samples[0])
 
 
 def _doubled(most: int) -> list[int]:
@@ -67,18 +67,18 @@ def _doubled(most: int) -> list[int]:
     return sorted({*(2**power for power in range(most.bit_length()) if 2**power <= most), most})
 
 
-def _limited(found: BudgetScores, limit: int) -> Sequence[float]:
-    return found.turns[str(limit)]
+def _limited(scores: BudgetScores, limit: int) -> Sequence[float]:
+    return scores.turns[str(limit)]
 
 
-def _sampled(found: BudgetScores, k: int) -> Sequence[float]:
-    return [mean_of_last(sorted(scores), k) for scores in found.samples]
+def _sampled(scores: BudgetScores, k: int) -> Sequence[float]:
+    return [mean_of_last(sorted(of_task), k) for of_task in scores.samples]
 
 
 def _estimate(
-    found: Sequence[tuple[RunResult, BudgetScores]], score: Callable[[BudgetScores, int], Sequence[float]], budget: int
+    runs: Sequence[tuple[RunResult, BudgetScores]], score: Callable[[BudgetScores, int], Sequence[float]], budget: int
 ) -> BudgetScore:
-    values = [(run, score(one, budget)) for run, one in found]
+    values = [(run, score(budget_scores, budget)) for run, budget_scores in runs]
     scores = [
         Score((), task, value) for run, row in values for task, value in zip(run.asked or range(len(row)), row, strict=True)
     ]
@@ -86,13 +86,14 @@ def _estimate(
     return BudgetScore(estimate, [float(np.mean(row)) for _, row in values])
 
 
-def budget_figure(path: Path, measure: str, found: Spent) -> None:
+def budget_figure(path: Path, measure: str, by_kind: Spent) -> None:
     """Draw the scores over turns and over samples."""
 
     def band(scores: Mapping[int, BudgetScore]) -> Band:
         return estimate_band({budget: scores[budget].estimate for budget in sorted(scores)})
 
     panels = {
-        f"{measure} by {kind}": (kind, {side: band(scores) for side, scores in sides.items()}) for kind, sides in found.items()
+        f"{measure} by {kind}": (kind, {side: band(scores) for side, scores in scores_by_side.items()})
+        for kind, scores_by_side in by_kind.items()
     }
     write_whole(path, band_curves(panels, "score against turns and samples").encode())

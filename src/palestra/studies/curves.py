@@ -21,13 +21,13 @@ _POINTS = 100
 
 def step_figure(folder: Path, study: Study, results: Sequence[RunResult], environment: str) -> Path | None:
     """Every run over its steps, slightly smoothed; arms by colour, with the mean and the band of the seeds."""
-    runs = [one for one in results if one.environment == environment]
+    runs = [run for run in results if run.environment == environment]
     panels: dict[str, dict[str, list[Course]]] = {}
     for curve in study.curves:
-        for one in runs:
-            course = _course(one.curves.get(curve, []))
+        for run in runs:
+            course = _course(run.curves.get(curve, []))
             if len(course.places):
-                panels.setdefault(curve, {}).setdefault(one.arm, []).append(course)
+                panels.setdefault(curve, {}).setdefault(run.arm, []).append(course)
     if not panels:
         return None
     path = folder / f"{runs[0].cell.place}.svg"
@@ -43,12 +43,12 @@ def step_caption(environment: str, study: Study) -> str:
 def seconds_figure(folder: Path, study: Study, results: Sequence[RunResult], environment: str, base: Path) -> str:
     """A figure of the curve that the study compares by time, over the seconds of training, if the study names one."""
     curve = study.equal_seconds or (study.measure if study.reach is not None else "")
-    runs = [one for one in results if one.environment == environment]
+    runs = [run for run in results if run.environment == environment]
     courses: dict[str, list[Course]] = {}
-    for one in runs:
-        course = _course(one.curves.get(curve, []), np.cumsum(one.made.step_seconds).tolist())
+    for run in runs:
+        course = _course(run.curves.get(curve, []), np.cumsum(run.made.step_seconds).tolist())
         if len(course.places):
-            courses.setdefault(one.arm, []).append(course)
+            courses.setdefault(run.arm, []).append(course)
     if not courses:
         return ""
     path = folder / f"{runs[0].cell.place}-seconds.svg"
@@ -62,8 +62,8 @@ def reached_table(study: Study, results: Sequence[RunResult]) -> str:
         return ""
     rows = []
     for name, arm, runs in runs_by_arm(study, results):
-        steps = [_steps_until(one, study.measure, study.reach) for one in runs]
-        seconds = [None if at is None else sum(one.made.step_seconds[:at]) for one, at in zip(runs, steps, strict=True)]
+        steps = [_steps_until(run, study.measure, study.reach) for run in runs]
+        seconds = [None if at is None else sum(run.made.step_seconds[:at]) for run, at in zip(runs, steps, strict=True)]
         shown = [" · ".join("never" if value is None else f"{value:.0f}" for value in values) for values in (steps, seconds)]
         rows.append([name, arm, *shown, seed_list(runs)])
     head = ["environment", "arm", f"steps until {study.measure} {study.reach:g}", "seconds", "seeds"]
@@ -72,21 +72,21 @@ def reached_table(study: Study, results: Sequence[RunResult]) -> str:
 
 def _steps_until(run: RunResult, measure: str, score: float) -> int | None:
     """The number of steps after which the smoothed curve first reaches ``score``."""
-    known = [(step, value) for step, value in enumerate(run.curves.get(measure, []), 1) if value is not None]
-    if not known:
+    points = [(step, value) for step, value in enumerate(run.curves.get(measure, []), 1) if value is not None]
+    if not points:
         return None
-    steps, values = zip(*known, strict=True)
+    steps, values = zip(*points, strict=True)
     return next((step for step, value in zip(steps, _smooth(values), strict=True) if value >= score), None)
 
 
-def _course(curve: Sequence[float | None], places: Sequence[float] | None = None) -> Course:
-    """Some of the steps that have a value, slightly smoothed if most have one. ``places`` are the steps by default."""
-    steps = range(len(curve)) if places is None else places
-    known = [(place, value) for place, value in zip(steps, curve, strict=False) if value is not None]
-    where, values = (np.array(column, dtype=np.float64) for column in (zip(*known, strict=True) if known else ((), ())))
-    if len(known) > len(curve) / 2:
+def _course(curve: Sequence[float | None], positions: Sequence[float] | None = None) -> Course:
+    """Some of the steps that have a value, slightly smoothed if most have one. ``positions`` are the steps by default."""
+    steps = range(len(curve)) if positions is None else positions
+    points = [(position, value) for position, value in zip(steps, curve, strict=False) if value is not None]
+    where, values = (np.array(column, dtype=np.float64) for column in (zip(*points, strict=True) if points else ((), ())))
+    if len(points) > len(curve) / 2:
         values = _smooth(values)
-    return Course(*(array[:: max(1, len(known) // _POINTS)] for array in (where, values)))
+    return Course(*(array[:: max(1, len(points) // _POINTS)] for array in (where, values)))
 
 
 def _smooth(values: npt.ArrayLike, window: int = 5) -> npt.NDArray[np.float64]:

@@ -31,13 +31,13 @@ def runs_by_arm(study: Study, results: Sequence[RunResult]) -> Iterator[tuple[st
     """The runs of every environment and arm that has any."""
     for name in study.environments:
         for arm in study.arms:
-            if runs := [one for one in results if (one.environment, one.arm) == (name, arm)]:
+            if runs := [result for result in results if (result.environment, result.arm) == (name, arm)]:
                 yield name, arm, runs
 
 
 def seed_list(runs: Sequence[RunResult]) -> str:
     """The seeds of the runs, each once."""
-    return ", ".join(str(seed) for seed in dict.fromkeys(one.seed for one in runs))
+    return ", ".join(str(seed) for seed in dict.fromkeys(run.seed for run in runs))
 
 
 def by_seed(values: Sequence[float], form: str) -> str:
@@ -46,9 +46,9 @@ def by_seed(values: Sequence[float], form: str) -> str:
     return shown if len(values) == 1 else f"{form.format(float(np.mean(values)))} ({shown})"
 
 
-def with_interval(found: Estimate) -> str:
+def with_interval(estimate: Estimate) -> str:
     """``mean [low, high]``."""
-    return f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
+    return f"{estimate.mean:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
 def mean_with_interval(tasks: Sequence[Hashable], values: Sequence[float]) -> str:
@@ -59,8 +59,8 @@ def mean_with_interval(tasks: Sequence[Hashable], values: Sequence[float]) -> st
 
 def paired_difference(first: Sequence[Score], second: Sequence[Score], bounds: tuple[float, float]) -> str:
     """``first − second``, paired by task, with its 95 % interval."""
-    found = compare(first, second, bounds=bounds).difference
-    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+    difference = compare(first, second, bounds=bounds).difference
+    return f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
 
 
 def task_scores(tasks: Sequence[Hashable], values: Sequence[float]) -> list[Score]:

@@ -59,10 +59,10 @@ def fill_page(page: Path) -> list[Path]:
     text = page.read_text(encoding="utf-8")
     folders: list[Path] = []
 
-    def fill(found: re.Match[str]) -> str:
-        folder = page.parent / found["path"]
+    def fill(match: re.Match[str]) -> str:
+        folder = page.parent / match["path"]
         folders.append(folder)
-        return f"{found[1]}\n{study_section(folder, page.parent)}\n\n{found[3]}"
+        return f"{match[1]}\n{study_section(folder, page.parent)}\n\n{match[3]}"
 
     filled = _SECTION.sub(fill, text)
     if not folders:
@@ -98,8 +98,8 @@ def study_section(folder: Path, base: Path) -> str:
 
 
 def _optimum(study: Study) -> str:
-    known = {name: one.optimum for name, one in study.environments.items() if one.optimum}
-    parts = [f"{name}: {', '.join(f'{key} {value:.2f}' for key, value in numbers.items())}" for name, numbers in known.items()]
+    optima = {name: environment.optimum for name, environment in study.environments.items() if environment.optimum}
+    parts = [f"{name}: {', '.join(f'{key} {value:.2f}' for key, value in numbers.items())}" for name, numbers in optima.items()]
     return f"A perfect player: {'; '.join(parts)}." if parts else ""
 
 
@@ -116,10 +116,10 @@ def _summary(study: Study, results: Sequence[RunResult]) -> str:
     head = ["environment", "arm", f"{study.measure} before", "after", "after − before", "turns after", "CPU seconds", "seeds"]
     rows = []
     for name, arm, runs in runs_by_arm(study, results):
-        before = by_seed([float(np.mean(one.before[study.measure])) for one in runs], "{:.3f}")
-        after = by_seed([float(np.mean(one.after[study.measure])) for one in runs], "{:.3f}")
-        turns = by_seed([float(np.mean(one.after["turns"])) for one in runs], "{:.2f}")
-        seconds = by_seed([one.made.cpu_seconds for one in runs], "{:.0f}")
+        before = by_seed([float(np.mean(run.before[study.measure])) for run in runs], "{:.3f}")
+        after = by_seed([float(np.mean(run.after[study.measure])) for run in runs], "{:.3f}")
+        turns = by_seed([float(np.mean(run.after["turns"])) for run in runs], "{:.2f}")
+        seconds = by_seed([run.made.cpu_seconds for run in runs], "{:.0f}")
         rows.append([name, arm, before, after, _gain(runs, study.measure), turns, seconds, seed_list(runs)])
     return table(head, rows)
 
@@ -129,8 +129,8 @@ def _gain(runs: Sequence[RunResult], measure: str) -> str:
     after, before = (
         [
             Score((), task, value)
-            for one in runs
-            for task, value in zip(one.asked or range(len(one.after[measure])), getattr(one, when)[measure], strict=True)
+            for run in runs
+            for task, value in zip(run.asked or range(len(run.after[measure])), getattr(run, when)[measure], strict=True)
         ]
         for when in ("after", "before")
     )
@@ -141,13 +141,13 @@ def _every_run(study: Study, results: Sequence[RunResult]) -> str:
     """One row per run, with 95 % intervals over held-out tasks."""
     head = ["environment", "arm", "seed", f"{study.measure} before", f"{study.measure} after", "paired difference"]
     rows = []
-    for one in results:
-        before, after = one.before[study.measure], one.after[study.measure]
-        tasks = one.asked or range(len(after))
+    for result in results:
+        before, after = result.before[study.measure], result.after[study.measure]
+        tasks = result.asked or range(len(after))
         later, earlier = task_scores(tasks, after), task_scores(tasks, before)
         difference = paired_difference(later, earlier, score_bounds([*later, *earlier]))
         means = [mean_with_interval(tasks, values) for values in (before, after)]
-        rows.append([one.environment, one.arm, str(one.seed), *means, difference])
+        rows.append([result.environment, result.arm, str(result.seed), *means, difference])
     return table(head, rows)
 
 
@@ -173,7 +173,7 @@ def _ranks(study: Study, results: Sequence[RunResult], folder: Path, base: Path)
 
 def _profile_figure(folder: Path, study: Study, scores: Scores) -> Path:
     thresholds = np.linspace(0.0, 1.0, _THRESHOLDS)
-    curves = {arm: Band(thresholds, *found) for arm, found in profile(scores, thresholds).items()}
+    curves = {arm: Band(thresholds, *band) for arm, band in profile(scores, thresholds).items()}
     path = folder / _PROFILE
     write_whole(path, band_curves({"share of runs": (study.measure, curves)}, "performance profile").encode())
     return path
@@ -181,43 +181,43 @@ def _profile_figure(folder: Path, study: Study, scores: Scores) -> Path:
 
 def _budgets(folder: Path, study: Study, results: Sequence[RunResult], environment: str, base: Path) -> str:
     """The scores against turns and samples as a table, and their figure, which is written into ``folder``."""
-    runs = [one for one in results if one.environment == environment and one.budgets]
-    found = spent(runs)
-    if not found:
+    runs = [result for result in results if result.environment == environment and result.budgets]
+    by_kind = spent(runs)
+    if not by_kind:
         return ""
     tables = [
         table(
             [f"{environment}: {kind}", *map(str, next(iter(sides.values())))],
             [[side, *map(_budget_score, by_budget.values())] for side, by_budget in sides.items()],
         )
-        for kind, sides in found.items()
+        for kind, sides in by_kind.items()
     ]
     path = folder / f"{runs[0].cell.place}-budgets.svg"
-    budget_figure(path, study.measure, found)
+    budget_figure(path, study.measure, by_kind)
     caption = f"{study.measure} of {environment} by turns and by samples, before and after training"
-    said = f"Mean {study.measure} over the tasks of the seeds {seed_list(runs)}, with other budgets at test time:"
-    return "\n\n".join([said, *tables, f"![{caption}]({os.path.relpath(path, base)})"])
+    head = f"Mean {study.measure} over the tasks of the seeds {seed_list(runs)}, with other budgets at test time:"
+    return "\n\n".join([head, *tables, f"![{caption}]({os.path.relpath(path, base)})"])
 
 
-def _budget_score(found: BudgetScore) -> str:
-    return f"{with_interval(found.estimate)} ({' · '.join(f'{value:.3f}' for value in found.by_seed)})"
+def _budget_score(score: BudgetScore) -> str:
+    return f"{with_interval(score.estimate)} ({' · '.join(f'{value:.3f}' for value in score.by_seed)})"
 
 
 def _provenance(study: Study, results: Sequence[RunResult]) -> str:
     def all_of(values: Sequence[str]) -> str:
         return ", ".join(dict.fromkeys(value for value in values if value)) or "unknown"
 
-    made = [one.made for one in results]
+    origins = [result.made for result in results]
     tasks = all_of([str(study.held_out_of(name)) for name in study.environments])
     parts = [
-        f"Model: {all_of([one.model for one in results])}",
+        f"Model: {all_of([result.model for result in results])}",
         f"held-out tasks: {tasks}",
         f"runs: {len(results)} of {len(list(study.cells()))}",
-        f"machine: {all_of([one.machine for one in made])}",
-        f"date: {all_of([one.date for one in made])}",
-        f"commit: {all_of([one.commit for one in made])}",
+        f"machine: {all_of([origin.machine for origin in origins])}",
+        f"date: {all_of([origin.date for origin in origins])}",
+        f"commit: {all_of([origin.commit for origin in origins])}",
     ]
-    resumed = [one.cell.name for one in results if one.made.resumed]
+    resumed = [result.cell.name for result in results if result.made.resumed]
     resumes = (
         f" These runs were resumed, and their CPU seconds begin with the last resume: {', '.join(resumed)}." if resumed else ""
     )

@@ -21,11 +21,11 @@ _BothRuns = tuple[RunResult, RunResult]
 
 
 def _runs_of_both(results: Sequence[RunResult], pair: ArmPair) -> list[_BothRuns]:
-    second = {(one.environment, one.seed): one for one in results if one.arm == pair.second}
+    second = {(result.environment, result.seed): result for result in results if result.arm == pair.second}
     return [
-        (one, second[one.environment, one.seed])
-        for one in results
-        if one.arm == pair.first and (one.environment, one.seed) in second
+        (result, second[result.environment, result.seed])
+        for result in results
+        if result.arm == pair.first and (result.environment, result.seed) in second
     ]
 
 
@@ -39,33 +39,33 @@ def pair_line(results: Sequence[RunResult], pair: ArmPair) -> str:
     runs = _runs_of_both(results, pair)
     if not runs:
         return f"{named}: no run of both with the same environment and seed."
-    bounds = score_bounds(score for one in results for score in _task_scores(one, pair.measure))
+    bounds = score_bounds(score for result in results for score in _task_scores(result, pair.measure))
     by_environment = {
         name: [both for both in runs if both[0].environment == name]
-        for name in dict.fromkeys(one.environment for one, _ in runs)
+        for name in dict.fromkeys(result.environment for result, _ in runs)
     }
     parts = [_over_tasks(runs, pair.measure, bounds)]
-    for name, own in by_environment.items():
-        whole = f"{_over_tasks(own, pair.measure, bounds)}, " if len(by_environment) > 1 else ""
-        parts.append(f"{name} {whole}by seed {_over_seeds(own, pair.measure, bounds)}")
+    for name, env_runs in by_environment.items():
+        over_tasks = f"{_over_tasks(env_runs, pair.measure, bounds)}, " if len(by_environment) > 1 else ""
+        parts.append(f"{name} {over_tasks}by seed {_over_seeds(env_runs, pair.measure, bounds)}")
     return f"{named}: {'; '.join(parts)}"
 
 
 def _over_tasks(runs: Sequence[_BothRuns], measure: str, bounds: tuple[float, float]) -> str:
-    first, second = ([score for one in side for score in _task_scores(one, measure)] for side in zip(*runs, strict=True))
+    first, second = ([score for run in side for score in _task_scores(run, measure)] for side in zip(*runs, strict=True))
     return paired_difference(first, second, bounds)
 
 
 def _over_seeds(runs: Sequence[_BothRuns], measure: str, bounds: tuple[float, float]) -> str:
     """The difference of every seed, and the interval of their mean if there are enough seeds for one."""
     first, second = (
-        [Score((), one.seed, float(np.mean(one.after[measure]))) for one in side] for side in zip(*runs, strict=True)
+        [Score((), run.seed, float(np.mean(run.after[measure]))) for run in side] for side in zip(*runs, strict=True)
     )
     each = ", ".join(f"{ours.value - theirs.value:+.3f}" for ours, theirs in zip(first, second, strict=True))
     if len(runs) < _ENOUGH_SEEDS:
         return each
-    found = compare(first, second, bounds=bounds).difference
-    return f"{each}, over seeds [{found.low:+.3f}, {found.high:+.3f}]"
+    difference = compare(first, second, bounds=bounds).difference
+    return f"{each}, over seeds [{difference.low:+.3f}, {difference.high:+.3f}]"
 
 
 def _task_scores(run: RunResult, measure: str) -> list[Score]:
@@ -80,13 +80,13 @@ def equal_seconds_table(study: Study, results: Sequence[RunResult]) -> str:
     rows: list[list[str]] = []
     left_out: list[str] = []
     for pair, name in itertools.product(study.compare, study.environments):
-        runs = _runs_of_both([one for one in results if one.environment == name], pair)
+        runs = _runs_of_both([result for result in results if result.environment == name], pair)
         values = {first.seed: _when_faster_ended(first, second, study.equal_seconds) for first, second in runs}
         reached = {seed: both for seed, both in values.items() if both is not None}
         left_out += [f"{pair.first} − {pair.second}, {name}, seed {seed}" for seed in study.seeds if seed not in reached]
         if reached:
             ours, theirs = ([Score((), seed, both[side]) for seed, both in reached.items()] for side in (0, 1))
-            shown = [by_seed([one.value for one in side], "{:.3f}") for side in (ours, theirs)]
+            shown = [by_seed([score.value for score in side], "{:.3f}") for side in (ours, theirs)]
             difference = paired_difference(ours, theirs, score_bounds([*ours, *theirs]))
             rows.append([name, f"{pair.first} − {pair.second}", *shown, difference, ", ".join(map(str, reached))])
     head = ["environment", "pair", f"{study.equal_seconds} of the first when the faster one ended", "of the second"]
@@ -98,8 +98,8 @@ def equal_seconds_table(study: Study, results: Sequence[RunResult]) -> str:
 
 def _when_faster_ended(first: RunResult, second: RunResult, curve: str) -> tuple[float, float] | None:
     """The last values of the curve that both runs had when the faster one ended; ``None`` if a run had none."""
-    seconds = min(sum(one.made.step_seconds) for one in (first, second))
-    ours, theirs = (_value_within(one, curve, seconds) for one in (first, second))
+    seconds = min(sum(run.made.step_seconds) for run in (first, second))
+    ours, theirs = (_value_within(run, curve, seconds) for run in (first, second))
     return None if ours is None or theirs is None else (ours, theirs)
 
 

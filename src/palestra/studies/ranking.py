@@ -16,7 +16,7 @@ from palestra.errors import UsageError
 from palestra.foundation.seeding import derive
 from palestra.studies.results import RunResult
 
-__all__ = ["Interval", "Profile", "Ranking", "Scores", "profile", "rank_arms", "scores_of"]
+__all__ = ["Interval", "PerformanceProfile", "Ranking", "Scores", "profile", "rank_arms", "scores_of"]
 
 Array = npt.NDArray[np.float64]
 Scores = Mapping[str, Mapping[str, Array]]
@@ -49,7 +49,7 @@ class Ranking:
     """The smallest number of seeds of any arm in any environment."""
 
 
-class Profile(NamedTuple):
+class PerformanceProfile(NamedTuple):
     """The share of runs that reach each threshold, with its 95 % interval."""
 
     share: Array
@@ -63,14 +63,14 @@ def scores_of(results: Sequence[RunResult], measure: str) -> Scores:
     Raises:
         UsageError: An arm has no run in some environment, so that it cannot be ranked.
     """
-    found: dict[str, dict[str, list[list[float]]]] = {}
-    for one in results:
-        found.setdefault(one.environment, {}).setdefault(one.arm, []).append(one.after[measure])
-    arms = {arm for by_arm in found.values() for arm in by_arm}
-    for environment, by_arm in found.items():
+    scores: dict[str, dict[str, list[list[float]]]] = {}
+    for result in results:
+        scores.setdefault(result.environment, {}).setdefault(result.arm, []).append(result.after[measure])
+    arms = {arm for by_arm in scores.values() for arm in by_arm}
+    for environment, by_arm in scores.items():
         if missing := sorted(arms - set(by_arm)):
             raise UsageError(f"{environment} has no run of {', '.join(missing)}: make these runs, or rank fewer arms")
-    return {env: {arm: np.asarray(rows, dtype=np.float64) for arm, rows in by_arm.items()} for env, by_arm in found.items()}
+    return {env: {arm: np.asarray(rows, dtype=np.float64) for arm, rows in by_arm.items()} for env, by_arm in scores.items()}
 
 
 def rank_arms(scores: Scores, *, resamples: int = RESAMPLES, seed: int = 0) -> Ranking:
@@ -94,16 +94,16 @@ def rank_arms(scores: Scores, *, resamples: int = RESAMPLES, seed: int = 0) -> R
     )
 
 
-def profile(scores: Scores, thresholds: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Profile]:
+def profile(scores: Scores, thresholds: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, PerformanceProfile]:
     """Arm → the share of its runs, over environments and seeds, that score at least each of ``thresholds``."""
     rng = derive(seed, "profile")
     shares = _shares(_run_means(scores), thresholds)
     drawn = [_shares(_means(scores, rng), thresholds) for _ in range(resamples)]
-    found = {}
+    profiles = {}
     for arm, share in shares.items():
-        low, high = np.quantile(np.stack([one[arm] for one in drawn]), (0.025, 0.975), axis=0)
-        found[arm] = Profile(share, low, high)
-    return found
+        low, high = np.quantile(np.stack([resample[arm] for resample in drawn]), (0.025, 0.975), axis=0)
+        profiles[arm] = PerformanceProfile(share, low, high)
+    return profiles
 
 
 _RunMeans = dict[str, dict[str, Array]]

@@ -104,10 +104,10 @@ def curves_of(steps: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Curve
     """The metrics that at least one step has: a step that updates nothing has no entropy, and one whose gradient is not finite
     has no norm of it.
     """
-    found = {name: [step.get(name) for step in steps] for name in names}
+    curves = {name: [step.get(name) for step in steps] for name in names}
     return {
         name: [None if value is None else round(value, 4) for value in values]
-        for name, values in found.items()
+        for name, values in curves.items()
         if any(value is not None for value in values)
     }
 

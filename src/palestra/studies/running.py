@@ -168,8 +168,8 @@ def play_reference(folder: Path, study: Study, environment: str, player: str, lo
 
 
 def _config(folder: Path, study: Study, cell: Cell) -> TrainConfig:
-    own = folder / study.environments[cell.environment].recipe
-    path = own if own.exists() else Path(study.environments[cell.environment].recipe)
+    local = folder / study.environments[cell.environment].recipe
+    path = local if local.exists() else Path(study.environments[cell.environment].recipe)
     config = load_recipe(path, study.overrides_of(cell))
     register_variants(config.variants)
     return config
@@ -221,18 +221,18 @@ async def _play_budgets(tasks: Sequence[Task], player: Any, concurrency: int, bu
 
 
 async def _play(tasks: Sequence[Task], player: Any, concurrency: int, **options: Any) -> Outcomes:
-    played = [one async for one in rollout(tasks, player, seed=1, concurrency=concurrency, **options)]
-    return _outcomes(sorted(played, key=lambda one: (one.group, one.member)))
+    played = [trajectory async for trajectory in rollout(tasks, player, seed=1, concurrency=concurrency, **options)]
+    return _outcomes(sorted(played, key=lambda trajectory: (trajectory.group, trajectory.member)))
 
 
 def _outcomes(played: Sequence[Trajectory]) -> Outcomes:
-    failed = next((one for one in played if one.stop.failed), None)
+    failed = next((trajectory for trajectory in played if trajectory.stop.failed), None)
     if failed is not None:
         raise EnvError(f"a held-out episode of {failed.task.env} failed, so the run has no score: {failed.failures[0]}")
     return {
-        "success": [float(bool(one.success)) for one in played],
-        "turns": [float(len(one.turns)) for one in played],
-        "reward": [round(one.reward or 0.0, 4) for one in played],
+        "success": [float(bool(trajectory.success)) for trajectory in played],
+        "turns": [float(len(trajectory.turns)) for trajectory in played],
+        "reward": [round(trajectory.reward or 0.0, 4) for trajectory in played],
     }
 
 
@@ -285,7 +285,7 @@ def _place(folder: Path) -> str:
 def _git(folder: Path, *question: str) -> str:
     try:
         command = ["git", "-C", str(folder), "rev-parse", *question]
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:  # git is not installed
         return ""
-    return found.stdout.strip() if found.returncode == 0 else ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""

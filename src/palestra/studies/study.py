@@ -28,7 +28,7 @@ import msgspec
 
 from palestra.errors import UsageError
 
-__all__ = ["STUDY", "ArmPair", "Cell", "Environment", "Study", "load_study"]
+__all__ = ["STUDY", "ArmPair", "Cell", "Study", "StudyEnvironment", "load_study"]
 
 STUDY = "study.toml"
 
@@ -40,7 +40,7 @@ PLAYERS = ("random", "oracle")
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StudyEnvironment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An environment of a study: a recipe, and what differs from it."""
 
     recipe: str
@@ -96,7 +96,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A question, and the runs that answer it."""
 
     question: str
-    environments: dict[str, Environment]
+    environments: dict[str, StudyEnvironment]
     seeds: tuple[int, ...]
     held_out: _Count
     """Tasks on which every run is evaluated before the first step and after the last."""
@@ -182,7 +182,7 @@ def _check_names(key: str, names: Collection[str]) -> None:
         raise ValueError(f"{key}: names need letters or digits, and must differ in them: {', '.join(names)}")
 
 
-def _check_known(key: str, named: Sequence[str], known: Sequence[str]) -> None:
+def _check_known(key: str, named: Sequence[str], offered: Sequence[str]) -> None:
     for name in named:
-        if name not in known:
-            raise ValueError(f'{key} names "{name}"; there is {", ".join(known)}')
+        if name not in offered:
+            raise ValueError(f'{key} names "{name}"; there is {", ".join(offered)}')

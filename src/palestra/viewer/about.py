@@ -61,13 +61,13 @@ class RunScores(msgspec.Struct, frozen=True):
 def read_about(config: Inside | None, results: Path | Inside | None, *, report: bool) -> RunAbout:
     """Return what ``config`` (a ``config.json``, or ``None``) and the date of the file ``results`` tell."""
     try:
-        found = _config(config)
-        settings = {key: _short(value) for key, value in _flat(found) if key.partition(".")[0] not in _OMITTED}
+        settings = _config(config)
+        shown = {key: _short(value) for key, value in _flat(settings) if key.partition(".")[0] not in _OMITTED}
     except RecursionError:
-        found, settings = {}, {}
+        settings, shown = {}, {}
     date = "" if results is None else datetime.fromtimestamp(results.stat().st_mtime, UTC).isoformat(timespec="seconds")
     return RunAbout(
-        _text(found.get("run")), _model(found), dict(list(settings.items())[:_MOST_SETTINGS]), date, report, _asked(found)
+        _text(settings.get("run")), _model(settings), dict(list(shown.items())[:_MOST_SETTINGS]), date, report, _asked(settings)
     )
 
 
@@ -132,7 +132,7 @@ def scores_of(columns: Columns, asked: int = 0) -> RunScores:
     return RunScores(
         _estimate(scores),
         _estimate(_scores(columns, [(row, success[row]) for row in rows if success[row] is not None])),
-        {columns.env.values[env]: estimate for env, found in by_env.items() if (estimate := _estimate(found))},
+        {columns.env.values[env]: estimate for env, env_scores in by_env.items() if (estimate := _estimate(env_scores))},
     )
 
 

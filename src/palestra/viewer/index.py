@@ -99,12 +99,12 @@ class RunIndex:
     def search(self, text: str) -> list[int]:
         """Return the numbers of the episodes whose JSON contains exactly ``text``."""
         needle = encode_json(text)[1:-1]
-        found = []
+        numbers = []
         with self.file.open("rb") as file:
             for number, end in enumerate(self._ends):
                 if needle in file.read(end - file.tell()):
-                    found.append(number)
-        return found
+                    numbers.append(number)
+        return numbers
 
     def vocabulary(self) -> bytes:
         """Return the text of every token id as JSON; ``null`` if the folder has no ``vocabulary.json``."""
@@ -228,10 +228,10 @@ def _fingerprint(path: Path | Inside, covered: int) -> bytes:
 
 def _numbers(line: bytes, file: Inside) -> dict[str, float]:
     try:
-        found = msgspec.json.decode(line, type=dict[str, Any])
+        metrics = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SchemaError(f"{file}: not the metrics of a training step: {error}") from None
-    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+    return {name: value for name, value in metrics.items() if isinstance(value, int | float)}
 
 
 def _check_first_line(file: Path | Inside) -> None:
@@ -265,13 +265,13 @@ def _run_files(path: Path) -> list[Path | Inside]:
     """Return the trajectory file of the run at ``path``, or those of the runs below it; a training run may lack the file."""
     if path.is_file():
         return [path]
-    found = _folders_below(path, _DEEPEST) if path.is_dir() else []
-    if not found:
+    folders = _folders_below(path, _DEEPEST) if path.is_dir() else []
+    if not folders:
         raise UsageError(
             f"{path} is not a run: there is no {path / TRAJECTORIES}. "
             "Give a run folder, a folder that contains run folders, or a file of trajectories"
         )
-    return [Inside(folder) / TRAJECTORIES for folder in found]
+    return [Inside(folder) / TRAJECTORIES for folder in folders]
 
 
 def _folders_below(folder: Path, depth: int) -> list[Path]:
@@ -280,4 +280,4 @@ def _folders_below(folder: Path, depth: int) -> list[Path]:
     if not depth:
         return []
     inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink() and path.name[0] != ".")
-    return [found for path in inside for found in _folders_below(path, depth - 1)]
+    return [run for path in inside for run in _folders_below(path, depth - 1)]

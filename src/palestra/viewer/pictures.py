@@ -40,24 +40,24 @@ _VALUE = re.compile(r"[#\w.,%/ ()-]{1,80}")
 def pictures_of(line: bytes) -> list[list[Node]] | None:
     """Return the pictures before each turn and after the last, as far as the replay succeeds; ``None`` without any."""
     trajectory = decode_json(line, Trajectory)
-    known = next((spec for spec in list_envs(trajectory.task.env) if spec.id == trajectory.task.env), None)
-    if known is None or trajectory.player or not trajectory.turns or not _draws(known):
+    spec = next((candidate for candidate in list_envs(trajectory.task.env) if candidate.id == trajectory.task.env), None)
+    if spec is None or trajectory.player or not trajectory.turns or not _draws(spec):
         return None
-    return asyncio.run(_pictures(known, trajectory))
+    return asyncio.run(_pictures(spec, trajectory))
 
 
-def _draws(known: EnvSpec) -> bool:
+def _draws(spec: EnvSpec) -> bool:
     """Return whether the class of an environment has a ``render()``, and nothing is around it or missing."""
-    if known.wrappers or known.missing():
+    if spec.wrappers or spec.missing():
         return False
-    factory = known.factory()
+    factory = spec.factory()
     return isinstance(factory, type) and issubclass(factory, Env | AsyncEnv) and hasattr(factory, "render")
 
 
-async def _pictures(known: EnvSpec, trajectory: Trajectory) -> list[list[Node]] | None:
+async def _pictures(spec: EnvSpec, trajectory: Trajectory) -> list[list[Node]] | None:
     pictures: list[list[Node]] = []
     try:
-        env = build(known, {})
+        env = build(spec, {})
         try:
             async with asyncio.timeout(LONGEST):
                 await _replay(env, trajectory, pictures)
@@ -134,9 +134,9 @@ class _Parser(HTMLParser):
 
 def _style(text: str) -> dict[str, str]:
     pairs = (part.partition(":") for part in text.split(";"))
-    found = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    properties = {name.strip().lower(): value.strip() for name, _, value in pairs}
     return {
         name: value
-        for name, value in found.items()
+        for name, value in properties.items()
         if _STYLE.fullmatch(name) and _VALUE.fullmatch(value) and "url" not in value.lower() and "var" not in value.lower()
     }

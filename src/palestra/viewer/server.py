@@ -70,19 +70,19 @@ class ViewerServer(ThreadingHTTPServer):
             case ["extents.json"]:
                 return _HttpAnswer(encode_json([run.extent for run in self.runs]))
             case ["runs", run, "episodes", episode]:
-                return self._of_run(run, lambda found: found.line(int(episode.removesuffix(".json"))))
+                return self._of_run(run, lambda index: index.line(int(episode.removesuffix(".json"))))
             case ["runs", run, "episodes", episode, "pictures.json"]:
-                return self._of_run(run, lambda found: encode_json(pictures_of(found.line(int(episode)))))
+                return self._of_run(run, lambda index: encode_json(pictures_of(index.line(int(episode)))))
             case ["runs", run, "search.json"]:
                 text = parse_qs(parts.query).get("text", [""])[0]
-                return self._of_run(run, lambda found: encode_json(found.search(text)))
+                return self._of_run(run, lambda index: encode_json(index.search(text)))
             case ["runs", run, "metrics.json"]:
                 return self._of_run(run, RunIndex.metrics)
             case ["runs", run, "vocabulary.json"]:
                 return self._of_run(run, RunIndex.vocabulary)
             case ["runs", run, "report.html"]:
-                found = self._of_run(run, RunIndex.report)
-                return found if found.status != HTTPStatus.OK else _HttpAnswer(found.body, _HTML, policy=_REPORT_POLICY)
+                report = self._of_run(run, RunIndex.report)
+                return report if report.status != HTTPStatus.OK else _HttpAnswer(report.body, _HTML, policy=_REPORT_POLICY)
         return _refused(f"nothing at {parts.path}")
 
     def _catalog(self) -> bytes:

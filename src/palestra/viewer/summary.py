@@ -190,9 +190,9 @@ class Summariser:
 
     def _add_outcome(self, episode: _SummarizedEpisode, failed: bool) -> None:
         columns = self.columns
-        said = None if failed or not episode.turns else episode.turns[-1].info.success
+        success = None if failed or not episode.turns else episode.turns[-1].info.success
         columns.reward.append(None if failed else sum(turn.reward for turn in episode.turns))
-        columns.success.append(None if said is None else bool(said))
+        columns.success.append(None if success is None else bool(success))
         columns.group.append(episode.group)
         columns.member.append(episode.member)
         columns.attempt.append(episode.attempt)
