@@ -113,7 +113,7 @@ def test_each_fault_is_caught(animal: AnyEnv, check: str, request: pytest.Fixtur
     assert bitten(report) == {check}
     assert passing(report) & CONTRADICTED.get(check, set()) == set()
     assert report.ok == (status_of(report, check) is Status.WARN)
-    (finding,) = (found for found in report.findings if found.check == check)
+    (finding,) = (candidate for candidate in report.findings if candidate.check == check)
     assert len(finding.message) > 10
     assert len(finding.detail) > 40
     assert (finding.message + finding.detail).isprintable()
@@ -318,8 +318,8 @@ def test_mistakes_of_the_caller_are_told_at_once() -> None:
 def test_the_table_is_in_order() -> None:
     names = [check.name for check in CHECKS]
     assert len(set(names)) == len(names)
-    for place, check in enumerate(CHECKS):
-        assert set(check.after) <= set(names[:place])
+    for number, check in enumerate(CHECKS):
+        assert set(check.after) <= set(names[:number])
         assert check.explanation.endswith((".", ","))
 
 

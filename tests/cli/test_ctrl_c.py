@@ -117,13 +117,13 @@ def terminal(arguments: Sequence[str], cwd: Path) -> Iterator[Terminal]:
 
 def members(session: int) -> list[int]:
     """The processes of a session, zombies left out. The name of another process may be no text."""
-    found = []
+    pids = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            state, _, _, own, *_ = status.read_text(errors="replace").rpartition(")")[2].split()
-            if int(own) == session and state != "Z":
-                found.append(int(status.parent.name))
-    return found
+            state, _, _, session_of, *_ = status.read_text(errors="replace").rpartition(")")[2].split()
+            if int(session_of) == session and state != "Z":
+                pids.append(int(status.parent.name))
+    return pids
 
 
 @pytest.fixture(scope="module")
@@ -170,10 +170,10 @@ def interrupt(user: Terminal, moment: float) -> None:
     user.listen(moment)
     os.write(user.keyboard, b"\x03")
     code = user.wait()
-    said = user.said.decode(errors="replace")
-    assert code == 130, said
-    assert "Interrupted" in said
-    assert not [trace for trace in TRACES if trace in said], said
+    output = user.said.decode(errors="replace")
+    assert code == 130, output
+    assert "Interrupted" in output
+    assert not [trace for trace in TRACES if trace in output], output
     assert ended(user.process.pid), "a process was left running"
 
 

@@ -59,9 +59,9 @@ def test_an_expected_error_is_one_sentence(
     error: BaseException, code: ExitCode, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_that_raises(error) == code
-    said = capsys.readouterr().err
-    assert words in said
-    assert "Traceback" not in said
+    printed = capsys.readouterr().err
+    assert words in printed
+    assert "Traceback" not in printed
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_an_expected_error_is_one_sentence(
 def test_an_unexpected_error_is_a_bug_and_keeps_its_traceback(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     assert explain(error) is None
     assert run_that_raises(error) == ExitCode.BUG
-    said = capsys.readouterr().err
-    found = re.search(r"The traceback is in (\S+)", said)
-    assert found is not None
-    file = Path(found.group(1))
+    printed = capsys.readouterr().err
+    match = re.search(r"The traceback is in (\S+)", printed)
+    assert match is not None
+    file = Path(match.group(1))
     assert "raise error" in file.read_text()
     file.unlink()
 
@@ -95,15 +95,15 @@ def test_an_ending_holds_no_secret(
     monkeypatch.setenv("SERVICE_TOKEN", "planted-service-token")
     monkeypatch.setenv(TRACEBACK_VARIABLE, shown)
     run_that_raises(error("no answer from https://me:hunter22@db.example with planted-service-token"))
-    said = capsys.readouterr().err
-    if found := re.search(r"The traceback is in (\S+)", said):
-        file = Path(found.group(1))
-        said += file.read_text()
+    printed = capsys.readouterr().err
+    if match := re.search(r"The traceback is in (\S+)", printed):
+        file = Path(match.group(1))
+        printed += file.read_text()
         file.unlink()
-    assert (found is not None) == (error is RuntimeError)
-    assert said.count("https://***@db.example with ***") == 1 + (error is RuntimeError) + bool(shown)
-    assert "hunter22" not in said
-    assert "planted-service-token" not in said
+    assert (match is not None) == (error is RuntimeError)
+    assert printed.count("https://***@db.example with ***") == 1 + (error is RuntimeError) + bool(shown)
+    assert "hunter22" not in printed
+    assert "planted-service-token" not in printed
 
 
 def test_a_traceback_can_be_had_for_every_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,6 +156,6 @@ def test_a_missing_extra_is_answered_with_what_to_install(
     (tmp_path / "training" / "config.json").write_text("{}")
     (tmp_path / "training" / "metrics.jsonl").write_text('{"step": 1, "reward": 0.5}\n{"step": 2, "reward": 0.5}\n')
     assert main(line.split()) == ExitCode.MISUSED
-    said = capsys.readouterr().err
-    assert how_to_install(extra) in said
-    assert "Traceback" not in said
+    printed = capsys.readouterr().err
+    assert how_to_install(extra) in printed
+    assert "Traceback" not in printed

@@ -44,8 +44,8 @@ async def test_the_server_plays_what_it_is_asked_for(tmp_path: Path, monkeypatch
         await evaluate_async(name, "oracle", n=1)
     here = await asyncio.to_thread(evaluate, SUMS, "oracle", n=4, out=tmp_path / "here")
     assert here.suite.score == report.suite.score
-    told = {one.digest() for one in read_trajectories(tmp_path / "trajectories.jsonl")}
-    assert told == {one.digest() for one in read_trajectories(tmp_path / "here" / "trajectories.jsonl")}
+    told = {trajectory.digest() for trajectory in read_trajectories(tmp_path / "trajectories.jsonl")}
+    assert told == {trajectory.digest() for trajectory in read_trajectories(tmp_path / "here" / "trajectories.jsonl")}
     assert read_config(tmp_path).about[f"{SUMS} is played at"] == name
     with pytest.raises(UsageError, match="is played at"):
         await evaluate_async(SUMS, "oracle", n=4, out=tmp_path)

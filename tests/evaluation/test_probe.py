@@ -56,24 +56,26 @@ def test_the_share_of_groups_with_a_spread_is_the_mean_over_all_choices(rewards:
 
 
 def test_a_set_that_is_sometimes_solved_can_teach() -> None:
-    found = judge(drawn(0.3))
-    assert found.verdict == "yes", found.reasons
-    assert found.informative.low > 20.0
-    assert found.pass_at["1"].mean == pytest.approx(found.score.mean)
-    assert found.spread_by_size["8"].mean == pytest.approx(1.0 - found.flat.mean)
-    assert [one.mean for one in found.pass_at.values()] == sorted(one.mean for one in found.pass_at.values())
-    assert sum(found.solved_shares.values()) == found.tasks == 64
+    probe = judge(drawn(0.3))
+    assert probe.verdict == "yes", probe.reasons
+    assert probe.informative.low > 20.0
+    assert probe.pass_at["1"].mean == pytest.approx(probe.score.mean)
+    assert probe.spread_by_size["8"].mean == pytest.approx(1.0 - probe.flat.mean)
+    assert [estimate.mean for estimate in probe.pass_at.values()] == sorted(
+        estimate.mean for estimate in probe.pass_at.values()
+    )
+    assert sum(probe.solved_shares.values()) == probe.tasks == 64
 
 
 @pytest.mark.parametrize(
     ("chance", "reason"), [(0.0, "fails or scores the same"), (1.0, "solves nearly every task"), (0.99, "below the ceiling")]
 )
 def test_a_set_that_is_never_or_nearly_always_solved_cannot(chance: float, reason: str) -> None:
-    found = judge(drawn(chance, tasks=160))
-    assert found.verdict == "no"
-    assert reason in found.reasons[0]
+    probe = judge(drawn(chance, tasks=160))
+    assert probe.verdict == "no"
+    assert reason in probe.reasons[0]
     if chance in (0.0, 1.0):
-        assert (found.flat.mean, found.flat_solved) == (1.0, chance)
+        assert (probe.flat.mean, probe.flat_solved) == (1.0, chance)
 
 
 def test_too_few_tasks_or_too_many_failures_leave_it_unclear() -> None:
@@ -107,12 +109,12 @@ def test_the_smallest_gain_is_found_in_four_of_five_comparisons() -> None:
     tasks, chance = 100, 0.4
     gain = judge(drawn(chance)).visible[str(tasks)]
     rng = derive(0, "power")
-    found = 0
+    detected = 0
     for _ in range(200):
         before, after = (rng.random(tasks) < chance, rng.random(tasks) < chance + gain)
-        pair = [[Score((), task, float(value)) for task, value in enumerate(one)] for one in (after, before)]
-        found += compare(*pair, resamples=400).p_value <= 0.05
-    assert 0.7 <= found / 200 <= 0.9
+        pair = [[Score((), task, float(value)) for task, value in enumerate(outcomes)] for outcomes in (after, before)]
+        detected += compare(*pair, resamples=400).p_value <= 0.05
+    assert 0.7 <= detected / 200 <= 0.9
 
 
 def test_the_command_prints_a_table_or_json_resumes_and_says_no_by_its_exit_code(
@@ -136,9 +138,9 @@ def test_the_command_prints_a_table_or_json_resumes_and_says_no_by_its_exit_code
 
 
 def test_an_environment_without_an_oracle_has_no_ceiling(tmp_path: Path) -> None:
-    found = asyncio.run(probe_async(f"{__name__}:Plain", "random", out=tmp_path, n=4, group_size=3))
-    assert found.ceiling is None
-    assert found.floor is not None
+    probe = asyncio.run(probe_async(f"{__name__}:Plain", "random", out=tmp_path, n=4, group_size=3))
+    assert probe.ceiling is None
+    assert probe.floor is not None
 
 
 class Plain(Env):
@@ -157,8 +159,10 @@ class Plain(Env):
 
 def test_without_an_oracle_rewards_above_one_have_no_ceiling() -> None:
     episodes = [episode(g, m, 10.0 * (reward or 0.0)) for g, row in enumerate(drawn(0.3)) for m, reward in enumerate(row)]
-    actions: dict[EpisodeKey, bytes] = {(one.group, one.member, ""): f"{one.group}.{one.member}".encode() for one in episodes}
-    found = learnability(episodes, actions, issued=len(episodes))
-    assert found.score.mean > 1.0
-    assert found.verdict == "yes"
-    assert "the ceiling is unknown" in found.reasons[1]
+    actions: dict[EpisodeKey, bytes] = {
+        (episode.group, episode.member, ""): f"{episode.group}.{episode.member}".encode() for episode in episodes
+    }
+    probe = learnability(episodes, actions, issued=len(episodes))
+    assert probe.score.mean > 1.0
+    assert probe.verdict == "yes"
+    assert "the ceiling is unknown" in probe.reasons[1]

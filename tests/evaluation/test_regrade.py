@@ -70,37 +70,43 @@ def reasons(regrading: Regrading) -> set[str]:
 
 
 def test_the_same_environment_gives_the_same_episodes(run: Path) -> None:
-    found = regrade(run)
-    assert (found.episodes, found.regraded, found.changed) == (10, 8, ())
-    assert reasons(found) == {"it failed when it was played (EnvError)"}
-    assert {(e.group, e.member) for e in found.not_regraded} == {(2, 0), (2, 1)}
-    files = (folder / "trajectories.jsonl" for folder in (run, Path(found.folder)))
-    first, again = ({(one.group, one.member): (one.digest(), one.seconds) for one in read_trajectories(file)} for file in files)
+    regrading = regrade(run)
+    assert (regrading.episodes, regrading.regraded, regrading.changed) == (10, 8, ())
+    assert reasons(regrading) == {"it failed when it was played (EnvError)"}
+    assert {(e.group, e.member) for e in regrading.not_regraded} == {(2, 0), (2, 1)}
+    files = (folder / "trajectories.jsonl" for folder in (run, Path(regrading.folder)))
+    first, again = (
+        {
+            (trajectory.group, trajectory.member): (trajectory.digest(), trajectory.seconds)
+            for trajectory in read_trajectories(file)
+        }
+        for file in files
+    )
     assert first == again
-    assert found.environments[ENV].then == found.environments[ENV].now
+    assert regrading.environments[ENV].then == regrading.environments[ENV].now
 
 
 def test_a_new_grader_gives_new_scores_beside_the_old(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (run / "report.json").read_bytes()
     monkeypatch.setattr(Ladder, "worth", 0.5)
     monkeypatch.setattr(Ladder, "last_words", "said after the last action")
-    found = regrade(run)
-    assert {(e.before, e.after) for e in found.changed} == {(1.0, 0.5)}
-    report = read_report(found.folder)
+    regrading = regrade(run)
+    assert {(e.before, e.after) for e in regrading.changed} == {(1.0, 0.5)}
+    report = read_report(regrading.folder)
     assert (partial_score(report.suite).mean, partial_score(report.suite).missing) == (0.5, 2)
     assert report.suite.failures == {"env": 2}
     assert report.about["scored again"].startswith("8 of 10 episodes of run")
     assert (run / "report.json").read_bytes() == before
-    difference = compare(task_scores(read_episodes(found.folder)), task_scores(read_episodes(run))).difference
+    difference = compare(task_scores(read_episodes(regrading.folder)), task_scores(read_episodes(run))).difference
     assert difference.mean == -0.5
 
 
 def test_who_would_have_seen_something_else_has_no_new_score(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ladder, "words", "step")
-    found = regrade(run)
-    assert found.regraded == 0
-    assert "at turn 1 the observation differs from the recorded one" in reasons(found)
-    report = read_report(found.folder)
+    regrading = regrade(run)
+    assert regrading.regraded == 0
+    assert "at turn 1 the observation differs from the recorded one" in reasons(regrading)
+    report = read_report(regrading.folder)
     assert report.suite.failures == {"env": 2, "not regraded": 8}
     assert report.suite.score is None
 
@@ -114,12 +120,16 @@ def test_nobody_knows_what_the_policy_would_have_done_next(run: Path, monkeypatc
 
 def test_an_episode_that_ends_sooner_keeps_the_tokens_of_its_turns(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ladder, "rungs", 2)
-    found = regrade(run, out=run.parent / "elsewhere")
-    assert found.regraded == 8
-    one = next(one for one in read_trajectories(run.parent / "elsewhere" / "trajectories.jsonl") if not one.stop.failed)
-    assert len(one.turns) == 2
-    assert [span.turn for segment in one.segments for span in segment.spans] == [0, 1]
-    assert sum(len(segment.logprobs) for segment in one.segments) == 20
+    regrading = regrade(run, out=run.parent / "elsewhere")
+    assert regrading.regraded == 8
+    trajectory = next(
+        trajectory
+        for trajectory in read_trajectories(run.parent / "elsewhere" / "trajectories.jsonl")
+        if not trajectory.stop.failed
+    )
+    assert len(trajectory.turns) == 2
+    assert [span.turn for segment in trajectory.segments for span in segment.spans] == [0, 1]
+    assert sum(len(segment.logprobs) for segment in trajectory.segments) == 20
 
 
 def test_a_turn_limit_is_kept(tmp_path: Path) -> None:
@@ -131,8 +141,8 @@ def test_two_players_of_one_game(tmp_path: Path) -> None:
     evaluate("game:TicTacToe-v0", "random", n=4, out=tmp_path / "own")
     assert regrade(tmp_path / "own").changed == ()
     evaluate(Duel, "random", n=3, out=tmp_path / "duel")
-    found = regrade(tmp_path / "duel", envs=[f"{__name__}:Duel"])
-    assert (found.episodes, found.regraded, found.changed) == (6, 6, ())
+    regrading = regrade(tmp_path / "duel", envs=[f"{__name__}:Duel"])
+    assert (regrading.episodes, regrading.regraded, regrading.changed) == (6, 6, ())
 
 
 class Duel(Env):
@@ -158,10 +168,10 @@ def test_the_record_says_which_source_played(run: Path) -> None:
     config = json.loads((run / "config.json").read_text())
     config["environments"][ENV] = "another source"
     (run / "config.json").write_text(json.dumps(config))
-    found = regrade(run)
-    assert found.environments[ENV].then == "another source"
-    told = read_report(found.folder).about["environments whose source changed"]
-    assert told == f"{ENV} (another source then, {found.environments[ENV].now} now)"
+    regrading = regrade(run)
+    assert regrading.environments[ENV].then == "another source"
+    told = read_report(regrading.folder).about["environments whose source changed"]
+    assert told == f"{ENV} (another source then, {regrading.environments[ENV].now} now)"
 
 
 def test_mistakes_are_told(run: Path, tmp_path: Path) -> None:
@@ -185,10 +195,10 @@ def test_a_name_in_a_folder_is_not_obeyed(run: Path, name: str, monkeypatch: pyt
 
     monkeypatch.setattr("palestra.registry.resolve", obeyed)
     rename(run, name)
-    found = regrade(run)
-    assert found.regraded == 0
-    assert f'"{name}" is not a registered id: if you trust it, name it (--envs)' in reasons(found)
-    assert found.environments[name].now == "unknown"
+    regrading = regrade(run)
+    assert regrading.regraded == 0
+    assert f'"{name}" is not a registered id: if you trust it, name it (--envs)' in reasons(regrading)
+    assert regrading.environments[name].now == "unknown"
 
 
 def test_what_the_user_names_is_played(run: Path) -> None:

@@ -33,12 +33,12 @@ def failed(env: str, seed: int, boundary: Boundary = Boundary.INFRASTRUCTURE) ->
 
 
 def test_failures_are_missing_coverage_and_never_zeros() -> None:
-    found = report_on([played(EASY, 0, 1.0, success=True), failed(EASY, 1), failed(EASY, 2, Boundary.GRADER)]).suite
-    assert (found.score, found.success) == (None, None), "the mean of a part is not that of all"
-    assert (partial_score(found).mean, present(present(found.partial).success).mean) == (1.0, 1.0)
-    assert (found.issued, found.scored, found.coverage) == (3, 1, 1 / 3)
-    assert found.failures == {"grader": 1, "infrastructure": 1}
-    assert found.retried == 4
+    suite = report_on([played(EASY, 0, 1.0, success=True), failed(EASY, 1), failed(EASY, 2, Boundary.GRADER)]).suite
+    assert (suite.score, suite.success) == (None, None), "the mean of a part is not that of all"
+    assert (partial_score(suite).mean, present(present(suite.partial).success).mean) == (1.0, 1.0)
+    assert (suite.issued, suite.scored, suite.coverage) == (3, 1, 1 / 3)
+    assert suite.failures == {"grader": 1, "infrastructure": 1}
+    assert suite.retried == 4
 
 
 def test_the_column_of_a_game_for_two_misses_what_each_player_misses() -> None:
@@ -69,7 +69,7 @@ def test_the_missing_episodes_of_many_environments_take_few_passes_over_the_epis
     envs = [f"game:G{number}" for number in range(50)]
     episodes = Counted(episode_of(played(env, 0, 1.0)) for env in envs)
     asked = Asked([Task(env, seed) for env in envs for seed in (0, 1)])
-    assert {one.path[-1] for one in missing_scores(episodes, asked)} == set(envs)
+    assert {score.path[-1] for score in missing_scores(episodes, asked)} == set(envs)
     assert episodes.passes < 10
 
 
@@ -90,24 +90,24 @@ def test_the_order_in_which_episodes_end_leaves_no_trace() -> None:
 
 def test_episodes_that_were_never_played_are_missing_too() -> None:
     tasks = [Task(EASY, 0), Task(EASY, 1), *(Task(OTHER, seed) for seed in range(3))]
-    found = report_on([played(EASY, 0, 1.0)], asked=Asked(tasks))
-    assert found.suite.failures == {"not played": 4}
-    assert [section.name for section in found.envs] == [EASY, OTHER]
-    assert found.envs[1].score is None
+    report = report_on([played(EASY, 0, 1.0)], asked=Asked(tasks))
+    assert report.suite.failures == {"not played": 4}
+    assert [section.name for section in report.envs] == [EASY, OTHER]
+    assert report.envs[1].score is None
 
 
 def test_nothing_at_all_is_no_score() -> None:
-    found = report_on([], asked=Asked([Task(EASY, seed) for seed in range(5)]))
-    assert found.suite.score is None
-    assert "none of 5 episodes finished" in report_markdown(found)
-    assert "no score" in report_html(found)
+    report = report_on([], asked=Asked([Task(EASY, seed) for seed in range(5)]))
+    assert report.suite.score is None
+    assert "none of 5 episodes finished" in report_markdown(report)
+    assert "no score" in report_html(report)
 
 
 def test_the_suite_is_the_mean_of_its_families() -> None:
     runs = [played(EASY, seed, 1.0) for seed in range(9)] + [played(HARD, seed, 0.0) for seed in range(3)]
     runs += [played(OTHER, seed, 0.0) for seed in range(5)]
-    found = report_on(runs)
-    scores = {section.name: section.score.mean for section in (found.suite, *found.families, *found.envs) if section.score}
+    report = report_on(runs)
+    scores = {section.name: section.score.mean for section in (report.suite, *report.families, *report.envs) if section.score}
     assert scores == pytest.approx({"all": 0.25, "game:Guess": 0.5, OTHER: 0.0, EASY: 1.0, HARD: 0.0})
 
 
@@ -121,17 +121,17 @@ def test_families(env: str, family: str) -> None:
 def test_repeats_give_pass_at_k() -> None:
     runs = [played(EASY, 0, hit, member=m, success=bool(hit)) for m, hit in enumerate([1.0, 0.0, 0.0, 0.0])]
     runs += [played(EASY, 1, 0.0, member=m, success=False) for m in range(4)]
-    found = report_on(runs).suite
-    assert {k: e.mean for k, e in found.pass_at.items()} == pytest.approx({"2": 0.25, "4": 0.5})
-    assert {k: e.mean for k, e in found.pass_all.items()} == {"2": 0.0, "4": 0.0}
-    assert (present(found.score).tasks, present(found.score).episodes) == (2, 8)
+    suite = report_on(runs).suite
+    assert {k: e.mean for k, e in suite.pass_at.items()} == pytest.approx({"2": 0.25, "4": 0.5})
+    assert {k: e.mean for k, e in suite.pass_all.items()} == {"2": 0.0, "4": 0.0}
+    assert (present(suite.score).tasks, present(suite.score).episodes) == (2, 8)
 
 
 def test_amounts() -> None:
-    found = report_on([played(EASY, 0, 1.0), failed(EASY, 1)]).suite
-    assert (present(found.tokens).total, present(found.prompt_tokens).total, present(found.act_seconds).mean) == (4, 10, 2.0)
-    assert present(found.dollars).total == 1.0, "the failed episode was paid for too"
-    assert found.stops == {"terminated": 1, "error": 1}
+    suite = report_on([played(EASY, 0, 1.0), failed(EASY, 1)]).suite
+    assert (present(suite.tokens).total, present(suite.prompt_tokens).total, present(suite.act_seconds).mean) == (4, 10, 2.0)
+    assert present(suite.dollars).total == 1.0, "the failed episode was paid for too"
+    assert suite.stops == {"terminated": 1, "error": 1}
 
 
 @pytest.mark.parametrize(("reported", "counted"), [(0, 6), (3, 6), (99, 99)])
@@ -167,14 +167,14 @@ class Tags(HTMLParser):
 
 
 def test_a_hostile_name_is_shown_and_not_obeyed() -> None:
-    found = report_on([played("x:y", 0, 1.0, policy=HOSTILE)], about={HOSTILE: HOSTILE})
+    report = report_on([played("x:y", 0, 1.0, policy=HOSTILE)], about={HOSTILE: HOSTILE})
     tags = Tags()
-    tags.feed(report_html(found))
+    tags.feed(report_html(report))
     assert "script" not in tags.found
     assert {"svg", "table"} <= tags.found
-    markdown = report_markdown(found)
+    markdown = report_markdown(report)
     assert not any(text in markdown for text in ("<script>", "\n# heading", "\u202e"))
-    assert "\x1b" not in markdown + report_html(found)
+    assert "\x1b" not in markdown + report_html(report)
 
 
 def test_markdown_says_score_interval_and_what_is_missing() -> None:
@@ -212,14 +212,14 @@ def test_an_episode_that_was_cut_is_not_solved() -> None:
     def one(seed: int, stop: StopReason, info: dict[str, bool], env: str = "game:A-v0") -> Trajectory:
         return Trajectory(Task(env, seed), stop, (Turn("o", Completion("a"), 0.0, info),))
 
-    found = [
+    episodes = [
         one(0, StopReason.TERMINATED, {"success": True}),
         one(1, StopReason.LENGTH_CUT, {}),
         one(2, StopReason.TURN_LIMIT, {}),
         one(3, StopReason.ERROR, {}),
         one(4, StopReason.TURN_LIMIT, {}, env="game:NeverSays-v0"),
     ]
-    says, never = report_on(found).envs
+    says, never = report_on(episodes).envs
     success = present(present(says.partial).success)
     assert (success.mean, success.tasks) == pytest.approx((1 / 3, 3))
     assert never.success is None
@@ -232,11 +232,11 @@ def measured(env: str, seed: int, metrics: object) -> Trajectory:
 
 def test_metrics_are_means_of_their_own_and_never_change_the_score() -> None:
     runs = [measured(EASY, 0, {"security": 1.0}), measured(EASY, 1, {"security": False, "note": "x", "odd": float("nan")})]
-    found = report_on([*runs, measured(EASY, 2, "none"), played(OTHER, 0, 1.0), failed(EASY, 3)])
-    easy, other = found.envs
+    report = report_on([*runs, measured(EASY, 2, "none"), played(OTHER, 0, 1.0), failed(EASY, 3)])
+    easy, other = report.envs
     assert {name: (mean.mean, mean.tasks) for name, mean in present(easy.partial).metrics.items()} == {"security": (0.5, 2)}
     assert partial_score(easy).mean == 0.0
     assert other.metrics == {}
-    assert "| game:Guess-v0-easy | security | 0.50" in report_markdown(found)
-    assert "security" in report_html(found)
+    assert "| game:Guess-v0-easy | security | 0.50" in report_markdown(report)
+    assert "security" in report_html(report)
     assert "Other metrics" not in report_html(report_on([played(OTHER, 0, 1.0)]))

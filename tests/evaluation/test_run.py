@@ -91,13 +91,13 @@ def test_patterns_classes_and_tasks() -> None:
 def test_max_turns_truncates_the_episodes_of_an_evaluation(tmp_path: Path, max_turns: int) -> None:
     evaluate(GUESS, lambda text: "\\boxed{99}", n=3, max_turns=max_turns, out=tmp_path)
     played = list(read_trajectories(tmp_path / "trajectories.jsonl"))
-    assert {(one.stop, len(one.turns)) for one in played} == {(StopReason.TURN_LIMIT, max_turns)}
+    assert {(trajectory.stop, len(trajectory.turns)) for trajectory in played} == {(StopReason.TURN_LIMIT, max_turns)}
 
 
 def test_wrappers_are_around_every_environment_and_on_the_record(tmp_path: Path) -> None:
     limit = partial(TurnLimit, turns=1)
     report = evaluate([GUESS, "game:Sudoku-v0-easy"], "random", n=2, wrappers=[limit], out=tmp_path)
-    assert {len(one.turns) for one in read_trajectories(tmp_path / "trajectories.jsonl")} == {1}
+    assert {len(trajectory.turns) for trajectory in read_trajectories(tmp_path / "trajectories.jsonl")} == {1}
     assert 'TurnLimit({"turns":1})' in report.about["wrappers"]
     with pytest.raises(UsageError, match="wrappers was"):
         evaluate([GUESS, "game:Sudoku-v0-easy"], "random", n=2, out=tmp_path)
@@ -123,7 +123,7 @@ def test_a_pattern_leaves_out_what_cannot_run_here_and_says_so() -> None:
 def test_the_same_tasks_whatever_else_is_in_the_suite(tmp_path: Path) -> None:
     evaluate(GUESS, "oracle", n=4, out=tmp_path / "a")
     evaluate([GUESS, "game:Sudoku-v0-easy"], "oracle", n=4, out=tmp_path / "b")
-    tasks = [{one.task for one in read_episodes(tmp_path / name) if one.env == GUESS} for name in "ab"]
+    tasks = [{episode.task for episode in read_episodes(tmp_path / name) if episode.env == GUESS} for name in "ab"]
     assert tasks[0] == tasks[1]
 
 
@@ -382,7 +382,7 @@ def test_tools_are_lent_by_name_or_as_objects_and_on_the_record(tmp_path: Path) 
     for run, lent in lent_by.items():
         evaluate(Coin, calls_once, n=2, tools=[lent], out=tmp_path / run)
         played = list(read_trajectories(tmp_path / run / "trajectories.jsonl"))
-        assert all("HELLO" in str(one.turns[1].observation) for one in played)
+        assert all("HELLO" in str(trajectory.turns[1].observation) for trajectory in played)
         assert "shouted" in json.loads((tmp_path / run / "config.json").read_bytes())["tools"][0].lower()
 
 

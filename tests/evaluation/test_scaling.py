@@ -26,10 +26,10 @@ def brute(drawn: list[Sample], k: int, chosen: str) -> float:
     values = []
     for few in combinations(drawn, k):
         if chosen == "majority":
-            counts = {one.answer: sum(other.answer == one.answer for other in few) for one in few}
-            best = [one.value for one in few if counts[one.answer] == max(counts.values())]
+            counts = {sample.answer: sum(other.answer == sample.answer for other in few) for sample in few}
+            best = [sample.value for sample in few if counts[sample.answer] == max(counts.values())]
         else:
-            best = [one.value for one in few if one.preference == max(other.preference or 0.0 for other in few)]
+            best = [sample.value for sample in few if sample.preference == max(other.preference or 0.0 for other in few)]
         values.append(np.mean(best))
     return float(np.mean(values))
 
@@ -37,10 +37,10 @@ def brute(drawn: list[Sample], k: int, chosen: str) -> float:
 @given(samples, st.data())
 def test_every_curve_is_the_mean_over_all_choices_of_k(drawn: list[Sample], data: st.DataObject) -> None:
     k = data.draw(st.integers(1, len(drawn)))
-    solved = sum(one.value == 1.0 for one in drawn)
+    solved = sum(sample.value == 1.0 for sample in drawn)
     assert highest_of_k(drawn, k) == pytest.approx(pass_at_k(len(drawn), solved, k))
     assert majority_of_k(drawn, k) == pytest.approx(brute(drawn, k, "majority"))
-    distinct = [one._replace(preference=float(place)) for place, one in enumerate(drawn)]
+    distinct = [sample._replace(preference=float(number)) for number, sample in enumerate(drawn)]
     assert best_of_k(distinct, k) == pytest.approx(brute(distinct, k, "best"))
     assert best_of_k(drawn, 1) == pytest.approx(solved / len(drawn))
 
@@ -62,24 +62,24 @@ def measure(out: Path, turns: list[int | None]) -> Scaling:
 
 
 def test_more_turns_and_more_samples_solve_more_and_a_second_call_plays_nothing(tmp_path: Path) -> None:
-    found = measure(tmp_path, [1, 4])
-    assert list(found.turns) == ["1", "4"]
-    assert found.turns["4"].mean > found.turns["1"].mean
-    assert list(found.samples) == ["pass@k", "majority"], "there are no log-probs, so no judge"
-    curve = [estimate.mean for estimate in found.samples["pass@k"].values()]
+    scaling = measure(tmp_path, [1, 4])
+    assert list(scaling.turns) == ["1", "4"]
+    assert scaling.turns["4"].mean > scaling.turns["1"].mean
+    assert list(scaling.samples) == ["pass@k", "majority"], "there are no log-probs, so no judge"
+    curve = [estimate.mean for estimate in scaling.samples["pass@k"].values()]
     assert curve == sorted(curve)
-    assert found.samples["pass@k"]["1"].mean == pytest.approx(found.turns["4"].mean)
-    assert all(one.low <= one.mean <= one.high for one in found.samples["majority"].values())
+    assert scaling.samples["pass@k"]["1"].mean == pytest.approx(scaling.turns["4"].mean)
+    assert all(estimate.low <= estimate.mean <= estimate.high for estimate in scaling.samples["majority"].values())
     calls = Guesser.calls
-    assert measure(tmp_path, [1, 4]) == found
+    assert measure(tmp_path, [1, 4]) == scaling
     assert Guesser.calls == calls, "resumed: every episode was there"
-    assert msgspec.json.decode((tmp_path / "scaling.json").read_bytes(), type=Scaling) == found
-    assert (tmp_path / "scaling.md").read_text() == scaling_markdown(found)
+    assert msgspec.json.decode((tmp_path / "scaling.json").read_bytes(), type=Scaling) == scaling
+    assert (tmp_path / "scaling.md").read_text() == scaling_markdown(scaling)
     assert (tmp_path / "scaling.svg").read_text().count("<polygon") == 3
 
 
 def test_the_environments_own_limit_is_in_the_table_and_not_in_the_figure(tmp_path: Path) -> None:
-    found = measure(tmp_path, [None])
-    assert "| own |" in scaling_markdown(found)
+    scaling = measure(tmp_path, [None])
+    assert "| own |" in scaling_markdown(scaling)
     with pytest.raises(UsageError, match="at least one turn limit"):
         measure(tmp_path / "none", [])

@@ -41,9 +41,9 @@ RUN = [
 
 
 def test_the_best_try_at_each_task_is_imitated_if_it_is_worth_anything() -> None:
-    assert [(one.group, one.member) for one in best_of_group(RUN)] == [(0, 2), (1, 0)]
-    assert [(one.group, one.member) for one in best_of_group(RUN, least=0.5)] == [(0, 2)]
-    assert [(one.group, one.member) for one in solved(RUN)] == [(0, 1), (0, 2)]
+    assert [(trajectory.group, trajectory.member) for trajectory in best_of_group(RUN)] == [(0, 2), (1, 0)]
+    assert [(trajectory.group, trajectory.member) for trajectory in best_of_group(RUN, least=0.5)] == [(0, 2)]
+    assert [(trajectory.group, trajectory.member) for trajectory in solved(RUN)] == [(0, 1), (0, 2)]
 
 
 def test_pairs_are_of_one_task_and_differ() -> None:
@@ -69,7 +69,7 @@ def test_no_try_is_in_two_pairs_and_the_better_one_is_chosen(
 ) -> None:
     run = [episode(reward, group, member) for member, (group, reward) in enumerate(played)]
     pairs = preference_pairs(run, margin=margin, most=most)
-    used = [one.member for pair in pairs for one in pair]
+    used = [trajectory.member for pair in pairs for trajectory in pair]
     assert len(used) == len(set(used))
     assert all(pair.margin > margin and pair.chosen.task == pair.rejected.task for pair in pairs)
     for group in {pair.chosen.group for pair in pairs}:
@@ -78,8 +78,8 @@ def test_no_try_is_in_two_pairs_and_the_better_one_is_chosen(
 
 def test_the_command_writes_what_trainers_read(tmp_path: Path) -> None:
     with TrajectoryWriter(tmp_path / "run" / "trajectories.jsonl") as writer:
-        for one in RUN:
-            writer.write(one)
+        for trajectory in RUN:
+            writer.write(trajectory)
 
     def export(*options: str) -> list[dict[str, object]]:
         out = tmp_path / "out.jsonl"

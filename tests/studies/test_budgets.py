@@ -30,21 +30,21 @@ def played(seed: int) -> RunResult:
 
 
 def test_means_are_over_tasks_and_seeds() -> None:
-    found = spent([played(0), played(1)])
-    assert {kind: {side: list(row) for side, row in sides.items()} for kind, sides in found.items()} == {
+    scores = spent([played(0), played(1)])
+    assert {kind: {side: list(row) for side, row in sides.items()} for kind, sides in scores.items()} == {
         "turns": {"before": [1, 4], "ReBN": [1, 4]},
         "samples": {"before": [1, 2, 3], "ReBN": [1, 2, 3]},
     }
-    assert found["turns"]["ReBN"][1].estimate.mean == 0.5
-    assert found["samples"]["before"][3].by_seed == [0.5, 0.5]
-    assert found["samples"]["before"][1].estimate.mean == pytest.approx(1 / 6)
+    assert scores["turns"]["ReBN"][1].estimate.mean == 0.5
+    assert scores["samples"]["before"][3].by_seed == [0.5, 0.5]
+    assert scores["samples"]["before"][1].estimate.mean == pytest.approx(1 / 6)
 
 
 def test_the_page_shows_every_budget_with_its_seeds(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
     for seed in (0, 1):
-        one = played(seed)
-        write_result(result_path(tmp_path, one.cell), one)
+        run = played(seed)
+        write_result(result_path(tmp_path, run.cell), run)
     shown = study_section(tmp_path, tmp_path)
     assert "| guess: turns | 1 | 4 |" in shown
     assert "| guess: samples | 1 | 2 | 3 |" in shown

@@ -79,13 +79,13 @@ def test_a_later_run_is_added_and_replaces_a_result_of_the_same_name(study: Path
     assert pack_results(study, known) == (3, 3)
     add(study, "ReBN", 1, 0.5)
     add(study, "ReBN", 0, 0.125)
-    assert [one.after["success"][0] for one in read_results(study, known)] == [0.125, 0.5, 0.25]  # a file counts
+    assert [result.after["success"][0] for result in read_results(study, known)] == [0.125, 0.5, 0.25]  # a file counts
     assert pack_results(study, known) == (2, 4)
-    assert [one.after["success"][0] for one in read_results(study, known)] == [0.125, 0.5, 0.25]
+    assert [result.after["success"][0] for result in read_results(study, known)] == [0.125, 0.5, 0.25]
     assert pack_results(study, known) == (0, 4)
     add(study, "ReBN", 0, 1.0)
     unpack_results(study)
-    assert [one.after["success"][0] for one in read_results(study, known)] == [1.0, 0.5, 0.25]
+    assert [result.after["success"][0] for result in read_results(study, known)] == [1.0, 0.5, 0.25]
 
 
 @pytest.mark.torch

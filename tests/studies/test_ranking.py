@@ -34,19 +34,19 @@ def test_the_intervals_cover_the_true_improvement() -> None:
     for number in range(60):
         rng = np.random.default_rng(number)
         scores = {"one": {"a": 1.0 + rng.normal(size=(20, 1)), "b": rng.normal(size=(20, 1))}}
-        found = rank_arms(scores, resamples=200).improvement["a", "b"]
-        hit += found.low <= 0.760 <= found.high
+        improvement = rank_arms(scores, resamples=200).improvement["a", "b"]
+        hit += improvement.low <= 0.760 <= improvement.high
     assert hit >= 50  # 95 % intended; a bootstrap of 20 runs is a little narrow
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8))
 def test_a_profile_falls_from_all_runs_to_none(means: list[float]) -> None:
-    found = profile(table(a=[[value] for value in means]), np.array([0.0, 0.25, 0.5, 1.01]), resamples=50)["a"]
-    assert found.share[0] == 1.0
-    assert found.share[-1] == 0.0
-    for values in found:
+    profile_of_a = profile(table(a=[[value] for value in means]), np.array([0.0, 0.25, 0.5, 1.01]), resamples=50)["a"]
+    assert profile_of_a.share[0] == 1.0
+    assert profile_of_a.share[-1] == 0.0
+    for values in profile_of_a:
         assert all(np.diff(values) <= 0)
-    assert all(found.low <= found.high)
+    assert all(profile_of_a.low <= profile_of_a.high)
 
 
 def test_an_arm_that_misses_an_environment_is_not_ranked() -> None:

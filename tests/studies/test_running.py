@@ -62,7 +62,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_two_processes_make_every_run_once(study: Path) -> None:
     known = load_study(study)
-    assert [one.cell for one in read_results(study, known)] == [
+    assert [result.cell for result in read_results(study, known)] == [
         Cell("guess", arm, seed) for arm in known.arms for seed in (0, 1)
     ]
     lines: list[str] = []
@@ -128,7 +128,7 @@ def test_the_memory_of_a_finished_run_is_free_for_the_next(tmp_path: Path) -> No
     gc.disable()  # what Python would do on its own comes too late for large models
     try:
         run_study(tmp_path, known, [Cell("guess", "ReBN", 0)], tmp_path / "work", lambda _: None)
-        assert not [one for one in gc.get_objects() if type(one) is ActorCritic]
+        assert not [instance for instance in gc.get_objects() if type(instance) is ActorCritic]
     finally:
         gc.enable()
 
@@ -162,13 +162,13 @@ def test_the_other_processes_end_with_the_first(tmp_path: Path) -> None:
 
 def _helpers(study: Path) -> list[int]:
     """The processes that work on ``study`` without ``--jobs``."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
+    helpers = []
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            words = (place / "cmdline").read_bytes().decode().split("\0")
+            words = (process / "cmdline").read_bytes().decode().split("\0")
             if str(study) in words and "--jobs" not in words and "-c" not in words:
-                found.append(int(place.name))
-    return found
+                helpers.append(int(process.name))
+    return helpers
 
 
 def _until(true: Callable[[], bool]) -> None:
@@ -200,7 +200,7 @@ def test_a_run_that_was_killed_resumes_to_the_same_numbers(study: Path, killed: 
     known = load_study(killed)
     run_study(killed, known, [Cell("guess", "ReBN", 0)], killed / "work", print)
     (resumed,) = read_results(killed, known)
-    kept = next(one for one in read_results(study, load_study(study)) if one.cell == resumed.cell)
+    kept = next(result for result in read_results(study, load_study(study)) if result.cell == resumed.cell)
     ours, theirs = numbers(resumed), numbers(kept)
     assert {name for name in ours if ours[name] != theirs[name]} <= {"command"}
     assert resumed.made.resumed

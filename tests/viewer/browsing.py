@@ -58,7 +58,7 @@ EPISODES = [
 
 def write_run(folder: Path, *episodes: Trajectory) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "trajectories.jsonl").write_bytes(b"".join(encode_json(found) + b"\n" for found in episodes))
+    (folder / "trajectories.jsonl").write_bytes(b"".join(encode_json(episode) + b"\n" for episode in episodes))
     return folder
 
 

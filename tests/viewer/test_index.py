@@ -23,7 +23,7 @@ def trajectory(seed: int, text: str = "hello") -> Trajectory:
 def write(folder: Path, *trajectories: Trajectory) -> Path:
     folder.mkdir(exist_ok=True)
     with open(folder / "trajectories.jsonl", "ab") as file:
-        file.writelines(encode_json(found) + b"\n" for found in trajectories)
+        file.writelines(encode_json(trajectory) + b"\n" for trajectory in trajectories)
     return folder
 
 
@@ -36,7 +36,7 @@ def opened(folder: Path) -> RunIndex:
 def test_lines_come_back_to_the_letter(tmp_path: Path) -> None:
     episodes = [trajectory(seed, "ü" * seed) for seed in range(5)]
     run = opened(write(tmp_path / "run", *episodes))
-    assert [run.line(number) for number in range(len(run))] == [encode_json(found) for found in episodes]
+    assert [run.line(number) for number in range(len(run))] == [encode_json(episode) for episode in episodes]
     assert run.name == "run"
 
 

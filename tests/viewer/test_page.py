@@ -55,9 +55,9 @@ def test_every_trajectory_is_in_the_page_to_the_letter() -> None:
 
 
 def test_the_page_runs_its_own_script_and_no_other() -> None:
-    found = scripts(export_page([hostile_trajectory()], HOSTILE))
-    assert [kind for _, kind, _ in found] == ["application/json", "application/json", None]
-    assert "hacked" not in found[-1][2]
+    inline = scripts(export_page([hostile_trajectory()], HOSTILE))
+    assert [kind for _, kind, _ in inline] == ["application/json", "application/json", None]
+    assert "hacked" not in inline[-1][2]
 
 
 def test_the_policy_names_the_hash_of_the_script_and_allows_no_network() -> None:
