@@ -41,7 +41,7 @@ def check_command(
             typer.echo(f"left out: {error}", err=True)
             continue
         checked += 1
-        failed += not report.ok
+        failed += 0 if report.ok else 1
         _show(report, as_json)
     if missing and not checked:
         raise missing

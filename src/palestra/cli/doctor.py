@@ -110,14 +110,10 @@ def _print(core: dict[str, str | None], extras: dict[str, dict[str, str | None]]
         grid = Table.grid(padding=(0, 1, 0, 0))  # the mark has a column of its own, so that wrapped lines keep their indent
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
-        grid.add_row(f"  {_mark(row.good)}", row.text)
+        grid.add_row("  [green]✓[/green]" if row.good else "  [yellow]·[/yellow]", row.text)
         console.print(grid)
         if row.fix:
             console.print(f"      {row.fix}", style="bold", markup=False, soft_wrap=True)
-
-
-def _mark(good: bool) -> str:
-    return "[green]✓[/green]" if good else "[yellow]·[/yellow]"
 
 
 def _listed(packages: dict[str, str | None]) -> str:

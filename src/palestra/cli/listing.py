@@ -171,13 +171,10 @@ def _print_families(specs: list[EnvSpec], unmet: set[Need]) -> None:
         if spec.description:
             console.print(Padding(_escaped(spec.description), (0, 0, 0, 4)))
         for need in _missing(spec, unmet):
-            console.print(f"    {_needed(need)}", soft_wrap=True)  # unbroken, so that the command can be copied
+            lacking = _escaped(f"[needs {need.label}: {need.remedy}]")
+            console.print(f"    [yellow]{lacking}[/yellow]", soft_wrap=True)  # unbroken, so that the command can be copied
     ends = "An id without a level means its first level." if any(spec.levels for spec in rows) else ""
     console.print(f"\n{len(specs)} ids of {len(rows)} families. {ends}".rstrip(), style="dim")
-
-
-def _needed(need: Need) -> str:
-    return f"[yellow]{_escaped(f'[needs {need.label}: {need.remedy}]')}[/yellow]"
 
 
 def _rows(specs: list[EnvSpec]) -> list[EnvSpec]:

@@ -110,7 +110,7 @@ def _say_how_it_ended(step: Step, turns: int, total: float) -> None:
     won = step.info.get("success")
     colour = typer.colors.GREEN if won else typer.colors.RED if won is not None else None
     verdict = "" if won is None else "solved, " if won else "not solved, "
-    typer.secho(f"\n{verdict}{turns} turn{'s' * (turns != 1)}, total reward {total:.2f}", fg=colour, bold=True)
+    typer.secho(f"\n{verdict}{turns} {'turn' if turns == 1 else 'turns'}, total reward {total:.2f}", fg=colour, bold=True)
 
 
 def _go_back(env: Guarded, sent: Sequence[str]) -> str:

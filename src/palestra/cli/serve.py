@@ -42,7 +42,7 @@ def serve_command(
 
     def ready(url: str) -> None:
         lines = [
-            f"serving {count} environment{'s' * (count != 1)} at {url} (token in {token_file})",
+            f"serving {count} {'environment' if count == 1 else 'environments'} at {url} (token in {token_file})",
             f'palestra.make("remote:{url}#ID", token=…)',
             f"export {TOKEN_VARIABLE}=$(cat {token_file}) {HOST_VARIABLE}={urlsplit(url).netloc}",
         ]
