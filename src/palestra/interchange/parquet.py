@@ -6,11 +6,12 @@ Reading returns equal trajectories.
 The columns ``reward`` and ``success`` are for queries; the reader computes them again.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -51,9 +52,9 @@ def write_parquet(trajectories: Iterable[Trajectory], out: Path) -> int:
     import pyarrow.parquet as parquet
 
     written = 0
-    rows = (_row(writable(trajectory)) for trajectory in trajectories)
+    episodes = map(writable, trajectories)
     with parquet.ParquetWriter(out, _schema(), compression="zstd") as writer:
-        while batch := list(islice(rows, _ROWS)):
+        while batch := _rows(_TRAJECTORY, islice(episodes, _ROWS)):
             writer.write_table(arrow.Table.from_pylist(batch, schema=_schema()))
             written += len(batch)
     return written
@@ -84,97 +85,106 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-@cache
-def _schema() -> Any:
-    arrow = _pyarrow()
-    text, integer, real = arrow.string(), arrow.int64(), arrow.float64()
-    turn = {"observation": text, "observation_parts": text, "action": text, "reasoning": text, "finish": text, "reward": real}
-    turn |= {"info": text, "act_seconds": real, "env_seconds": real}
-    turn |= {"prompt_tokens": integer, "completion_tokens": integer, "dollars": real}
-    span = arrow.struct({"start": integer, "stop": integer, "turn": integer, "version": integer})
-    segment = {"ids": arrow.list_(arrow.int32()), "logprobs": arrow.list_(arrow.float32()), "spans": arrow.list_(span)}
-    failure = {"boundary": text, "phase": text, "kind": text, "message": text, "attempt": integer, "detail": text}
-    columns = {"env": text, "task_seed": integer, "index": integer, "split": text, "params": text}
-    columns |= {
-        "policy": text,
-        "privileged": arrow.bool_(),
-        "player": text,
-        "stop": text,
-        "reward": real,
-        "success": arrow.bool_(),
-    }
-    columns |= {"turns": arrow.list_(arrow.struct(turn)), "segments": arrow.list_(arrow.struct(segment))}
-    columns |= {"final_observation": text, "final_observation_parts": text, "info": text}
-    columns |= {"failures": arrow.list_(arrow.struct(failure)), "seed": integer}
-    columns |= {"group": integer, "member": integer, "attempt": integer, "seconds": real, "agent": text}
-    return arrow.schema(list(columns.items()), metadata={_SCHEMA_KEY: str(SCHEMA_VERSION)})
+class _Column(NamedTuple):
+    """A column of the file, or a field of a struct inside of one."""
+
+    kind: "_Kind"
+    value: Callable[[Any], Any]
+    """Return what the column holds of a trajectory, turn, segment, span or failure."""
 
 
-# ----------------------------------------------------------------------------------------------------------------- to rows
+_Table = Mapping[str, _Column]
+_Kind = str | list[Any] | _Table
+"""A type of Arrow by its name; a list with the kind of its items; or the fields of a struct."""
 
 
-def _row(trajectory: Trajectory) -> dict[str, Any]:
-    task = trajectory.task
-    return {
-        "env": task.env,
-        "task_seed": task.seed,
-        "index": task.index,
-        "split": task.split,
-        "params": _json(dict(task.params)),
-        "policy": trajectory.policy,
-        "privileged": trajectory.privileged,
-        "player": trajectory.player,
-        "stop": trajectory.stop.value,
-        "reward": trajectory.reward,
-        "success": trajectory.success,
-        "turns": [_turn_row(turn) for turn in trajectory.turns],
-        "segments": [_segment_row(segment) for segment in trajectory.segments],
-        **_content_row("final_observation", trajectory.final_observation),
-        "info": _json(trajectory.info),
-        "failures": [msgspec.to_builtins(failure) for failure in map(_whole, trajectory.failures)],
-        "seed": trajectory.seed,
-        "group": trajectory.group,
-        "member": trajectory.member,
-        "attempt": trajectory.attempt,
-        "seconds": trajectory.seconds,
-        "agent": encode_json(trajectory.agent).decode() if isinstance(trajectory.agent, AgentRecord) else None,
-    }
-
-
-def _turn_row(turn: Turn) -> dict[str, Any]:
-    completion, usage = turn.completion, turn.completion.usage
-    return {
-        **_content_row("observation", turn.observation),
-        "action": completion.text,
-        "reasoning": completion.reasoning,
-        "finish": completion.finish.value,
-        "reward": turn.reward,
-        "info": _json(turn.info),
-        "act_seconds": turn.act_seconds,
-        "env_seconds": turn.env_seconds,
-        "prompt_tokens": None if usage is None else usage.prompt_tokens,
-        "completion_tokens": None if usage is None else usage.completion_tokens,
-        "dollars": None if usage is None else usage.dollars,
-    }
-
-
-def _segment_row(segment: Segment) -> dict[str, Any]:
-    spans = [{"start": s.start, "stop": s.stop, "turn": s.turn, "version": s.version} for s in segment.spans]
-    return {"ids": np.asarray(segment.ids), "logprobs": np.asarray(segment.logprobs), "spans": spans}
-
-
-def _content_row(name: str, content: Content) -> dict[str, str | None]:
-    """Return plain text as it is, and mixed content as text for queries and as JSON for the reader."""
-    return {name: text_of(content), f"{name}_parts": None if isinstance(content, str) else encode_json(content).decode()}
-
-
-def _json(value: dict[str, Any]) -> str | None:
+def _json(value: Mapping[str, Any]) -> str | None:
     return encode_json(value).decode() if value else None
 
 
-def _whole(failure: Failure) -> dict[str, Any]:
-    # The encoder of a failure omits fields with default values; a Parquet struct needs all of them.
-    return {name: getattr(failure, name) for name in failure.__struct_fields__}
+def _parts(content: Content) -> str | None:
+    return None if isinstance(content, str) else encode_json(content).decode()
+
+
+def _usage(name: str) -> Callable[[Turn], Any]:
+    return lambda turn: None if (usage := turn.completion.usage) is None else getattr(usage, name)
+
+
+# The tables are both the schema and the writer. Mixed content stands as text for queries, and as JSON for the reader.
+_TURN: _Table = {
+    "observation": _Column("string", lambda turn: text_of(turn.observation)),
+    "observation_parts": _Column("string", lambda turn: _parts(turn.observation)),
+    "action": _Column("string", lambda turn: turn.completion.text),
+    "reasoning": _Column("string", lambda turn: turn.completion.reasoning),
+    "finish": _Column("string", lambda turn: turn.completion.finish.value),
+    "reward": _Column("float64", attrgetter("reward")),
+    "info": _Column("string", lambda turn: _json(turn.info)),
+    "act_seconds": _Column("float64", attrgetter("act_seconds")),
+    "env_seconds": _Column("float64", attrgetter("env_seconds")),
+    "prompt_tokens": _Column("int64", _usage("prompt_tokens")),
+    "completion_tokens": _Column("int64", _usage("completion_tokens")),
+    "dollars": _Column("float64", _usage("dollars")),
+}
+_SPAN: _Table = {name: _Column("int64", attrgetter(name)) for name in ("start", "stop", "turn", "version")}
+_SEGMENT: _Table = {
+    "ids": _Column(["int32"], lambda segment: np.asarray(segment.ids)),
+    "logprobs": _Column(["float32"], lambda segment: np.asarray(segment.logprobs)),
+    "spans": _Column([_SPAN], lambda segment: _rows(_SPAN, segment.spans)),
+}
+_FAILURE: _Table = {
+    "boundary": _Column("string", lambda failure: failure.boundary.value),
+    "phase": _Column("string", lambda failure: failure.phase.value),
+    "kind": _Column("string", attrgetter("kind")),
+    "message": _Column("string", attrgetter("message")),
+    "attempt": _Column("int64", attrgetter("attempt")),
+    "detail": _Column("string", attrgetter("detail")),
+}
+_TRAJECTORY: _Table = {
+    "env": _Column("string", attrgetter("task.env")),
+    "task_seed": _Column("int64", attrgetter("task.seed")),
+    "index": _Column("int64", attrgetter("task.index")),
+    "split": _Column("string", attrgetter("task.split")),
+    "params": _Column("string", lambda trajectory: _json(dict(trajectory.task.params))),
+    "policy": _Column("string", attrgetter("policy")),
+    "privileged": _Column("bool_", attrgetter("privileged")),
+    "player": _Column("string", attrgetter("player")),
+    "stop": _Column("string", attrgetter("stop.value")),
+    "reward": _Column("float64", attrgetter("reward")),
+    "success": _Column("bool_", attrgetter("success")),
+    "turns": _Column([_TURN], lambda trajectory: _rows(_TURN, trajectory.turns)),
+    "segments": _Column([_SEGMENT], lambda trajectory: _rows(_SEGMENT, trajectory.segments)),
+    "final_observation": _Column("string", lambda trajectory: text_of(trajectory.final_observation)),
+    "final_observation_parts": _Column("string", lambda trajectory: _parts(trajectory.final_observation)),
+    "info": _Column("string", lambda trajectory: _json(trajectory.info)),
+    "failures": _Column([_FAILURE], lambda trajectory: _rows(_FAILURE, trajectory.failures)),
+    "seed": _Column("int64", attrgetter("seed")),
+    "group": _Column("int64", attrgetter("group")),
+    "member": _Column("int64", attrgetter("member")),
+    "attempt": _Column("int64", attrgetter("attempt")),
+    "seconds": _Column("float64", attrgetter("seconds")),
+    "agent": _Column(
+        "string", lambda trajectory: encode_json(agent).decode() if isinstance(agent := trajectory.agent, AgentRecord) else None
+    ),
+}
+
+
+def _rows(table: _Table, entries: Iterable[Any]) -> list[dict[str, Any]]:
+    return [{name: column.value(entry) for name, column in table.items()} for entry in entries]
+
+
+@cache
+def _schema() -> Any:
+    columns = [(name, _arrow_type(column.kind)) for name, column in _TRAJECTORY.items()]
+    return _pyarrow().schema(columns, metadata={_SCHEMA_KEY: str(SCHEMA_VERSION)})
+
+
+def _arrow_type(kind: _Kind) -> Any:
+    arrow = _pyarrow()
+    if isinstance(kind, str):
+        return getattr(arrow, kind)()
+    if isinstance(kind, list):
+        return arrow.list_(_arrow_type(kind[0]))
+    return arrow.struct({name: _arrow_type(column.kind) for name, column in kind.items()})
 
 
 # --------------------------------------------------------------------------------------------------------------- from rows
