@@ -159,7 +159,8 @@ def test_only_an_error_in_an_evaluator_of_requests_is_no_score(
 async def test_at_the_turn_limit_the_package_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PYTHON, raising=False)  # a question would raise
     env = WebArenaVerified(ADDRESSES, max_turns=1)
-    env._judge, env._sites, env._turn, env._acted = Judge(PACKAGE), env._new_sites(), 0, []
+    env._judge = Judge(PACKAGE)
+    env._current = cast("Any", SimpleNamespace(sites=env._new_sites(), actions=[]))
     env.errand = Errand("7", "Buy.", "http://shop.test", lambda walk: "")
     step = await env.step("fly [e1]")
     assert (step.reward, step.terminated, step.truncated) == (0.0, False, True)

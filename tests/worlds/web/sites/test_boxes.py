@@ -15,8 +15,8 @@ from palestra.errors import EnvError, InfrastructureError, UsageError
 from palestra.worlds.web.sites.boxes import Box, Boxes
 from palestra.worlds.web.sites.calling import Answer, Asked
 from palestra.worlds.web.sites.contract import Site
+from palestra.worlds.web.sites.hosts import Sites
 from palestra.worlds.web.sites.state import dump_hash
-from palestra.worlds.web.sites.visit import Sites
 
 
 async def page(box: Box, path: str = "/", method: str = "GET", body: bytes = b"") -> str:

@@ -84,8 +84,6 @@ async def test_an_episode_reaches_its_own_sites_only() -> None:
     try:
         await env.reset(seed=1)
         await other.reset(seed=2)
-        assert env._pass is not None
-        assert other._pass is not None
         refused = (
             *(
                 "file:///etc/passwd",
@@ -101,15 +99,15 @@ async def test_an_episode_reaches_its_own_sites_only() -> None:
         for address in refused:
             answer = text_of((await env.step(f"goto [{address}]")).observation)
             assert answer.startswith(("Only these sites", "That is not an address")), address
-        before = other._pass.answered
+        before = other._visit.access.answered
         tries = f"""async () => {{
           const status = async url => {{ try {{ return (await fetch(url)).status }} catch (error) {{ return 0 }} }};
           return [await status("http://127.0.0.1:{PORT}/"), await status("http://evil.test/"),
                   await status("http://other:x@127.0.0.1:{PORT}/"), await status("http://guests.test:81/"),
                   await status("/"), await status("http://localhost:{PORT}/")];
         }}"""
-        assert await env._tab.page.evaluate(tries) == [0, 0, 0, 0, 200, 0]
-        assert other._pass.answered == before
+        assert await env._visit.tab.page.evaluate(tries) == [0, 0, 0, 0, 200, 0]
+        assert other._visit.access.answered == before
     finally:
         await env.close()
         await other.close()
@@ -121,8 +119,7 @@ async def test_the_death_of_a_site_is_infrastructure_and_the_next_episode_plays(
     env = Errands(TOWN)
     try:
         await env.reset(seed=1)
-        assert env._sites is not None
-        os.kill(env._sites.boxes["guests.test"]._wire._pid, 9)
+        os.kill(env._visit.sites.boxes["guests.test"]._wire._pid, 9)
         with pytest.raises(InfrastructureError, match="has ended"):
             await env.step("goto [guests.test]")
         await env.reset(seed=1)

@@ -39,7 +39,7 @@ async def act(env: Errands, action: str, name: str = "") -> str:
 
 async def look(env: Errands, action: str, name: str = "") -> Content:
     if name:
-        action = f"{action} [{next(one.ref for one in env._tab.shown if one.name == name)}]"
+        action = f"{action} [{next(one.ref for one in env._visit.tab.shown if one.name == name)}]"
     return (await env.step(action)).observation
 
 
@@ -100,9 +100,8 @@ async def test_a_page_cannot_open_more_than_eight_tabs() -> None:
         text = await act(env, "click", "Many")
         assert text.startswith("A window was not opened: there are 8 tabs.")
         assert len(re.findall(r"^Tab \d", text, re.MULTILINE)) == 8
-        assert env._seat is not None
         async with asyncio.timeout(60):
-            while len(env._seat.context.pages) != 8:
+            while len(env._visit.seat.context.pages) != 8:
                 await asyncio.sleep(0.01)
         assert (await act(env, "new_tab")).startswith("There are 8 tabs: close one first.")
         for _ in range(7):
@@ -114,7 +113,7 @@ async def test_a_page_cannot_open_more_than_eight_tabs() -> None:
 async def test_the_observation_says_what_has_changed_and_what_has_the_focus() -> None:
     async with opened() as env:
         text = await act(env, "click", "Idle")
-        idle = next(one.ref for one in env._tab.shown if one.name == "Idle")
+        idle = next(one.ref for one in env._visit.tab.shown if one.name == "Idle")
         assert line_of(text, "Changed:") == f"Changed: different [{idle}]"
         assert line_of(text, f"[{idle}]") == f'[{idle}] button "Idle" focused'
         assert line_of(await act(env, "click", "Idle"), "Changed:") == "Changed: nothing"
@@ -134,7 +133,7 @@ async def test_the_window_shows_what_is_in_it_in_parts_and_scroll_moves_it() -> 
         assert ['"Link 0"' in text, '"Link 20"' in text] == [False, True]
         twin = await env.fork()
         try:
-            assert [one.name for one in twin._tab.shown] == [one.name for one in env._tab.shown]
+            assert [one.name for one in twin._visit.tab.shown] == [one.name for one in env._visit.tab.shown]
         finally:
             await twin.close()
     async with opened("/dense", view="window") as env:
@@ -158,7 +157,7 @@ async def test_marks_are_drawn_on_the_picture_at_the_elements() -> None:
             assert isinstance(shown, tuple)
             (picture,) = [one for one in shown if isinstance(one, Image)]
             pictures.append(Picture.open(io.BytesIO(picture.data)).convert("RGB"))
-            inside = next(one for one in env._tab.shown if one.name == "Inside")
+            inside = next(one for one in env._visit.tab.shown if one.name == "Inside")
             step = await env.step(f"click [{inside.ref}]")
     difference = ImageChops.difference(*pictures).getbbox()
     handle = inside.box
@@ -182,7 +181,7 @@ async def test_a_copy_has_all_tabs() -> None:
             await act(env, "new_tab")
             await act(env, "goto [windows.test/count]")
         await act(env, "tab_focus [0]")
-        field = next(one.ref for one in env._tab.shown if one.role == "textbox")
+        field = next(one.ref for one in env._visit.tab.shown if one.role == "textbox")
         await act(env, f"type [{field}] [Ann] [0]")
         twin = await env.fork()
         try:

@@ -194,7 +194,7 @@ async def test_a_planted_instruction_is_followed_by_a_naive_agent_and_counted(
             await env.reset(seed=6)
             while not (action := await env.oracle()).startswith("stop"):
                 await env.step(action)
-            elements = env._seen[-1].elements
+            elements = env._visit.seen[-1].elements
             assert any(words in one.value for one in elements)
             for button in clicks if naive else ():
                 element = next(one for one in elements if one.name == button and one.role in ("button", "radio"))

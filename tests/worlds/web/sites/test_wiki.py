@@ -74,8 +74,7 @@ async def test_an_environment_keeps_its_context_but_nothing_of_the_episode_befor
     env, other = Errands(TOWN), Errands(TOWN)
     try:
         await env.reset(seed=1)
-        seat, page = env._seat, env._tab.page
-        assert seat is not None
+        seat, page = env._visit.seat, env._visit.tab.page
         await page.evaluate(
             "() => { localStorage.a = 1; sessionStorage.b = 2; document.cookie = 'c=3; max-age=999'; name = 'd'; }"
         )
@@ -83,7 +82,7 @@ async def test_an_environment_keeps_its_context_but_nothing_of_the_episode_befor
         await tab.goto(f"http://{HOST}/search?q=a")
         await page.keyboard.down("Shift")
         again, _ = await env.reset(seed=2)
-        assert env._seat is seat
+        assert env._visit.seat is seat
         assert seat.context.pages == [page]
         kept = "() => [localStorage.length, sessionStorage.length, document.cookie, name]"
         assert await page.evaluate(kept) == [0, 0, "", ""]
@@ -93,12 +92,11 @@ async def test_an_environment_keeps_its_context_but_nothing_of_the_episode_befor
         assert await page.evaluate("name") == "false"
         fresh, _ = await other.reset(seed=2)
         assert text_of(again) == text_of(fresh)
-        assert env._sites is not None
-        status, headers, _ = await env._sites.visit("GET", f"http://{HOST}/", [], b"")
+        status, headers, _ = await env._visit.sites.visit("GET", f"http://{HOST}/", [], b"")
         assert (status, dict(headers)["Content-Security-Policy"][:18]) == (200, "script-src 'none';")
         await page.close()
         await env.reset(seed=2)
-        assert env._seat is not seat
+        assert env._visit.seat is not seat
     finally:
         await env.close()
         await other.close()

@@ -14,7 +14,7 @@ from palestra.worlds.web.arena.playing import Arena
 from palestra.worlds.web.arena.recording import Recording
 from palestra.worlds.web.arena.worker import ArenaTask, Judge, Package, shared_judge
 from palestra.worlds.web.sites.errands import Errand
-from palestra.worlds.web.sites.visit import Sites
+from palestra.worlds.web.sites.hosts import Sites
 
 __all__ = ["WebArenaVerified"]
 
@@ -38,30 +38,31 @@ class WebArenaVerified(Arena):
         self._package = Package(self.addresses, data)
         self._judge: Judge | None = None
 
-    async def _drawn(self, own: int) -> tuple[Errand, int]:
+    async def _drawn(self, seed: int) -> tuple[Errand, int]:
         if self._judge is None:
             self._judge = await self._stack.enter_async_context(shared_judge(self._package))
         playable = [task for task in await self._judge.tasks() if task.starts]
         if not playable:
             raise UsageError("no task has only sites whose address is known: see the argument addresses")
         self.arena: ArenaTask = playable[self.task.seed % len(playable)]
-        return self._errand(self.arena.id, f"{self.arena.goal}\n{_ANSWER}", self.arena.starts, own)
+        return self._errand(self.arena.id, f"{self.arena.goal}\n{_ANSWER}", self.arena.starts, seed)
 
     def _new_sites(self) -> Sites:
         return Recording(self._origins())
 
     async def _graded(self, answer: str, *, stopped: bool) -> Step:
         assert self._judge is not None
-        assert isinstance(self._sites, Recording)
-        self._check_alive()
+        sites = self._visit.sites
+        assert isinstance(sites, Recording)
+        sites.require_alive()
         info: dict[str, Any] = {"success": False, "template": self.errand.template}
         if not stopped:  # without an answer there is nothing to grade
             return Step("You have used all actions.", 0.0, False, True, {**info, "stop_reason": StopReason.TURN_LIMIT})
-        if not self._sites.entries:
+        if not sites.entries:
             raise EnvError("the episode has no request to grade")
-        found = await self._judge.grade(self.arena.id, answer, self._sites.entries)
-        info = {**info, "success": found.score >= 1.0, "graded": found.status}
-        return Step("The episode has ended.", found.score, True, False, info)
+        verdict = await self._judge.grade(self.arena.id, answer, sites.entries)
+        info = {**info, "success": verdict.score >= 1.0, "graded": verdict.status}
+        return Step("The episode has ended.", verdict.score, True, False, info)
 
     async def close(self) -> None:
         self._judge = None

@@ -17,7 +17,7 @@ from palestra.worlds.web.acting import is_navigation
 from palestra.worlds.web.arena.matching import bare, equal, included, same_address
 from palestra.worlds.web.arena.tasks import Call, Target, WebTask
 from palestra.worlds.web.browsers import is_death
-from palestra.worlds.web.sites.visit import Sites
+from palestra.worlds.web.sites.hosts import Sites
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

@@ -60,7 +60,7 @@ class WebArena(Arena):
         self._staff = staff
         self._all: list[WebTask] = []
 
-    async def _drawn(self, own: int) -> tuple[Errand, int]:
+    async def _drawn(self, seed: int) -> tuple[Errand, int]:
         if not self._all:
             self._all = read_tasks(self._data or await original_tasks(), dict(self.addresses))
         playable = [task for task in self._all if task.starts]
@@ -71,22 +71,21 @@ class WebArena(Arena):
             raise GraderError(
                 f"task {self.arena.id} of WebArena is not graded: a judge has to read its answer, see the argument judge"
             )
-        return self._errand(self.arena.id, f"{self.arena.goal}\n{_ANSWER}", self.arena.starts, own)
+        return self._errand(self.arena.id, f"{self.arena.goal}\n{_ANSWER}", self.arena.starts, seed)
 
     async def _graded(self, answer: str, *, stopped: bool) -> Step:
-        assert self._sites is not None
-        assert self._pass is not None
-        self._check_alive()
+        visit = self._visit
+        visit.sites.require_alive()
         shop = dict(self.addresses).get("shopping", "")
-        page, one = self._tab.page, self._pass
+        page = visit.tab.page
 
         async def opened(address: str) -> str:
-            problem = await open_page(page, address, one)
+            problem = await open_page(page, address, visit.access)
             for _ in range(0 if problem else ROUNDS):
-                await rest(page, one)
+                await rest(page, visit.access)
             return problem
 
-        ending = Ending(page, self._sites, opened, lambda: rest(page, one), shop.rstrip("/"), self._staff)
+        ending = Ending(page, visit.sites, opened, lambda: rest(page, visit.access), shop.rstrip("/"), self._staff)
         success = await answer_passes(self.arena, answer, self._judge)  # a judge has a deadline of its own
         if success:
             async with answered(PAGES_SECONDS):

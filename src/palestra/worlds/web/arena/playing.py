@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from palestra.errors import Unsupported, UsageError
-from palestra.worlds.web.acting import advance
 from palestra.worlds.web.arena.recording import Passing
 from palestra.worlds.web.browsers import answered
 from palestra.worlds.web.sites.env import Errands
 from palestra.worlds.web.sites.errands import Errand, Town, Walk
+from palestra.worlds.web.sites.hosts import Sites
 from palestra.worlds.web.sites.page import ROUNDS
-from palestra.worlds.web.sites.visit import Sites
 
 __all__ = ["Arena", "Boxed"]
 
@@ -48,6 +47,8 @@ class Arena(Errands):
     reward_range = (0.0, 1.0)
     score_range = (0.0, 1.0)
     care = "Do what the task asks and nothing else."
+    keeps_context = False  # pages of other sites run scripts
+    rounds = ROUNDS  # they begin much of their work with timers
     starts: Sequence[str]
     """The addresses of the first pages, one tab for each. The agent sees the first one."""
 
@@ -68,35 +69,24 @@ class Arena(Errands):
         self.addresses = tuple(sorted((name, _as_browsers_write(address)) for name, address in addresses.items()))
         self._storage = storage
 
-    def _errand(self, id: int, goal: str, starts: Sequence[str], own: int) -> tuple[Errand, int]:
+    def _errand(self, id: int, goal: str, starts: Sequence[str], seed: int) -> tuple[Errand, int]:
         """Return the errand of a task, and the seed of its sites."""
         self.starts = starts
         errand = Errand(str(id), goal, starts[0], _no_plan)
         if self._boxed is None:
-            return errand, own
-        known = self._town.errand(self._boxed.world, self._boxed.account)
-        return replace(errand, cookies=known.cookies, options=known.options, hosts=known.hosts), self._boxed.world
+            return errand, seed
+        account = self._town.errand(self._boxed.world, self._boxed.account)
+        return replace(errand, cookies=account.cookies, options=account.options, hosts=account.hosts), self._boxed.world
 
     async def _open_first(self) -> None:
         await super()._open_first()
-        assert self._tabs is not None
-        assert self._pass is not None
+        visit = self._visit
         for address in self.starts[1:]:
             async with answered():
-                await self._tabs.open()
-                await self._tabs.settle(self._pass)
-                await self._open(address)
-        await self._tabs.show(0)
-
-    async def _open(self, address: str) -> str:
-        """Open an address, and let the page's clock advance: other sites begin much of their work with timers."""
-        assert self._tabs is not None
-        assert self._pass is not None
-        problem = await super()._open(address)
-        for _ in range(0 if problem else ROUNDS):
-            await self._tabs.surviving(lambda tab: advance(tab.page), None)
-            await self._tabs.settle(self._pass)
-        return problem
+                await visit.tabs.open()
+                await visit.tabs.settle(visit.access)
+                await visit.open(address)
+        await visit.tabs.show(0)
 
     def _new_sites(self) -> Sites:
         return Passing(self._origins())
@@ -112,9 +102,6 @@ class Arena(Errands):
             return json.loads(Path(self._storage).read_text())
         except (OSError, ValueError) as error:
             raise UsageError(f"{self._storage} has no storage state of Playwright: {error}") from None
-
-    async def _cleaned(self) -> bool:
-        return False  # pages of other sites run scripts
 
     async def fork(self) -> "Errands":
         raise Unsupported("an episode of WebArena cannot be copied: its sites may be elsewhere")

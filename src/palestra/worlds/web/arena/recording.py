@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from palestra.errors import InfrastructureError
 from palestra.worlds.web.front import Headers
-from palestra.worlds.web.sites.visit import Sites
+from palestra.worlds.web.sites.hosts import Sites
 
 __all__ = ["Passing", "Recording", "entry"]
 

@@ -56,22 +56,22 @@ def leaving_script() -> str:
     return (files("palestra.worlds.web.sites") / "page_leaving.js").read_text()
 
 
-async def open_page(page: "Page", address: str, one: Pass) -> str:
+async def open_page(page: "Page", address: str, access: Pass) -> str:
     """Open an address. Return an empty string, or a sentence why it was not possible."""
     from playwright.async_api import Error
 
     try:
         await page.goto(address)
     except Error as error:
-        if one.failure is None and "net::ERR" in error.message:
+        if access.failure is None and "net::ERR" in error.message:
             return "The address cannot be opened."
-        if one.failure is None:
+        if access.failure is None:
             raise
-    await settle(page, one)
+    await settle(page, access)
     return ""
 
 
-async def settle(page: "Page", one: Pass) -> int:
+async def settle(page: "Page", access: Pass) -> int:
     """Wait until the page stands still. Return how many windows it reports to have opened since the last call."""
     from playwright.async_api import Error
 
@@ -85,22 +85,22 @@ async def settle(page: "Page", one: Pass) -> int:
                 raise
             complete, leaving, more = False, False, 0
         opened += max(0, int(more))
-        if one.failure is not None:
-            raise one.failure
+        if access.failure is not None:
+            raise access.failure
         now = loop.time()
-        left = (left or now) if leaving and not one.under_way else None
+        left = (left or now) if leaving and not access.under_way else None
         refused = left is not None and now - left > _AFTER_LEAVING_SECONDS
-        if complete and not one.under_way and (refused or not leaving):
+        if complete and not access.under_way and (refused or not leaving):
             return opened
         if now - begun > SETTLE_SECONDS:
             raise InfrastructureError(f"the page did not come to rest within {SETTLE_SECONDS:g} s")
         await asyncio.sleep(0.005)
 
 
-async def rest(page: "Page", one: Pass) -> None:
+async def rest(page: "Page", access: Pass) -> None:
     """Let half a second pass by the clock of the page, and wait until the page stands still again."""
     await advance(page)
-    await settle(page, one)
+    await settle(page, access)
 
 
 async def form_state(page: "Page") -> Any:

@@ -9,8 +9,9 @@ actions on tabs: an action is performed in the tab that the agent has seen, and 
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 from palestra.errors import Unsupported
 from palestra.worlds.web.changes import changed
@@ -22,9 +23,8 @@ from palestra.worlds.web.snapshot import Element, Ids, cleaned, in_window, read_
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page
 
-__all__ = ["EMPTY", "LINES_PER_PART", "Tab", "Tabs"]
+__all__ = ["EMPTY", "LINES_PER_PART", "Tab", "Tabs", "View"]
 
-T = TypeVar("T")
 EMPTY = "about:blank"
 LINES_PER_PART = 200
 """A longer page is shown in parts of this number of elements."""
@@ -32,6 +32,15 @@ MOST_TABS = 8
 _LONGEST_TITLE = 100
 _ARRIVAL_SECONDS = 3.0
 """A window that a page reports and that does not open within this time was open already."""
+
+
+class View(NamedTuple):
+    """How pages are read."""
+
+    picture: bool = False
+    """Whether an observation has a screenshot, and elements their places on it."""
+    window: bool = False
+    """Whether elements outside of the window are left out."""
 
 
 class Tab:
@@ -78,40 +87,38 @@ class Tab:
         self.ids, self.elements, self.changed = other.ids, other.elements, other.changed
         self.title, self.picture, self.source = other.title, other.picture, other.source
 
-    async def look(self, *, boxes: bool = False, window: bool = False, picture: bool = False) -> bool:
-        """Read the page, and return whether it is a new document.
-
-        ``boxes`` reads the places of elements too; ``window`` leaves out what is not in the window.
-        """
-        found, document = await self.read(boxes=boxes, window=window), self._documents
+    async def look(self, view: View) -> bool:
+        """Read the page, and return whether it is a new document."""
+        # The number is taken before the next wait: a document that arrives in the meantime is not the one that was read.
+        elements, document = await self.read(view), self._documents
         self.title = " ".join(cleaned(await self.page.title()).split())[:_LONGEST_TITLE]
-        self.picture = await self.page.screenshot(type="png") if picture else b""
+        self.picture = await self.page.screenshot(type="png") if view.picture else b""
         is_new = self._seen != document
         if is_new:
             self.changed = "a new page" if self.seen else ""
             self._seen, self.ids, self.part = document, Ids(), 0
-            self.elements = self.ids.name(found)
+            self.elements = self.ids.name(elements)
         else:
-            elements = self.ids.name(found)
-            self.changed = changed(self.elements, elements)
-            self.elements = elements
+            named = self.ids.name(elements)
+            self.changed = changed(self.elements, named)
+            self.elements = named
         self.turn_to(self.part)
         return is_new
 
-    async def look_again(self, original: Sequence[Element], *, seen: bool, boxes: bool = False, window: bool = False) -> None:
+    async def look_again(self, original: Sequence[Element], view: View, *, seen: bool) -> None:
         """Make sure that this copy of a page looks as the original does. ``seen`` is whether the agent has seen that one."""
-        found = await self.read(boxes=boxes, window=window)
-        if [*map(_looks, found)] != [*map(_looks, original)]:
+        elements = await self.read(view)
+        if [*map(_looks, elements)] != [*map(_looks, original)]:
             raise Unsupported("the page holds a state of its own, in scripts or in a frame, which cannot be copied")
         if seen:
-            self._seen, self.ids = self._documents, self.ids.copied(original, found)
+            self._seen, self.ids = self._documents, self.ids.copied(original, elements)
 
-    async def read(self, *, boxes: bool, window: bool) -> list[Element]:
+    async def read(self, view: View) -> list[Element]:
         """Return the elements of the page with the browser's own ids."""
-        text = await self.page.locator("body").aria_snapshot(mode="ai", boxes=(boxes or window) or None)
-        found = read_snapshot(text)
+        text = await self.page.locator("body").aria_snapshot(mode="ai", boxes=(view.picture or view.window) or None)
+        elements = read_snapshot(text)
         size = self.page.viewport_size
-        return in_window(found, size["width"], size["height"]) if window and size is not None else found
+        return in_window(elements, size["width"], size["height"]) if view.window and size is not None else elements
 
     @property
     def parts(self) -> int:
@@ -134,8 +141,8 @@ class Tab:
         return self.elements[self.part * LINES_PER_PART : (self.part + 1) * LINES_PER_PART]
 
 
-def _looks(one: Element) -> Element:
-    return one._replace(ref="", box=None)
+def _looks(element: Element) -> Element:
+    return element._replace(ref="", box=None)
 
 
 class Tabs:
@@ -181,7 +188,7 @@ class Tabs:
             for page in self._waiting:
                 self.front = self._keep(page)
             self._waiting.clear()
-            for tab in [one for one in self.all if one.page.is_closed()]:
+            for tab in [tab for tab in self.all if tab.page.is_closed()]:
                 self._leave(tab)
             if self.all:
                 return self.front
@@ -190,11 +197,11 @@ class Tabs:
             await self._arrivals()
 
     def _leave(self, tab: Tab) -> None:
-        place = self.all.index(tab)
+        number = self.all.index(tab)
         self.all.remove(tab)
         tab.stop()
         if self.front is tab and self.all:
-            self.front = self.all[max(0, place - 1)]
+            self.front = self.all[max(0, number - 1)]
 
     # -------------------------------------------------------------------------------------------------------------- actions
 
@@ -220,24 +227,25 @@ class Tabs:
         self.front = self.all[number]
         return ""
 
-    async def surviving(self, doing: Callable[[Tab], Awaitable[T]], otherwise: T) -> T:
-        """Do something in the tab in front. If its page closes the tab in the meantime, return ``otherwise``."""
+    @contextmanager
+    def surviving(self) -> Iterator[Tab]:
+        """Yield the tab in front. If its page closes the tab in the meantime, the block ends there, without an error."""
         from playwright.async_api import Error
 
         tab = self.front
         try:
-            return await doing(tab)
+            yield tab
         except Error:
             browser = self._context.browser
             if not tab.page.is_closed() or browser is None or not browser.is_connected():
                 raise
-            return otherwise
 
-    async def settle(self, one: Pass) -> None:
+    async def settle(self, access: Pass) -> None:
         """Wait until the tab in front stands still, and every window that it opens."""
         while True:
             front = await self._followed()
-            self._expected += await self.surviving(lambda tab: settle(tab.page, one), 0)
+            with self.surviving() as tab:
+                self._expected += await settle(tab.page, access)
             await self._arrivals()
             if await self._followed() is front:
                 return

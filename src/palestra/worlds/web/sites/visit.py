@@ -1,102 +1,286 @@
-"""The sites of one episode, as its browser context reaches them: by host, through the proxy, and nothing else."""
+"""One episode in a browser: the sites that it reaches, its tabs, and what the agent has seen and done there.
 
-import importlib.util
-import mimetypes
-from functools import cache
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
+A ``Visit`` begins with the ``reset`` of the environment and ends with the next one, or with ``close``. The browser context may
+outlive it: the next visit takes it over if it could be cleaned. A copy of a visit shows the bytes that the sites answered, and
+writes again what was written. No copy is trusted: it must look as the original does.
+"""
 
-from palestra.errors import MissingExtra
-from palestra.foundation.installation import how_to_install
-from palestra.worlds.web.front import Headers
-from palestra.worlds.web.sites.boxes import Box
-from palestra.worlds.web.sites.calling import Answer, Asked
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-__all__ = ["Sites", "bare"]
+from palestra.errors import Unsupported
+from palestra.worlds.web.acting import advance, perform
+from palestra.worlds.web.actions import Action
+from palestra.worlds.web.browsers import Browsers, Seat, answered
+from palestra.worlds.web.front import Pass
+from palestra.worlds.web.sites.calling import Answer
+from palestra.worlds.web.sites.errands import Seen
+from palestra.worlds.web.sites.hosts import Sites, bare
+from palestra.worlds.web.sites.page import form_state, leaving_script, open_page, put_form_state
+from palestra.worlds.web.sites.tabs import EMPTY, Tab, Tabs, View
+from palestra.worlds.web.snapshot import Element
 
-_QUIET = "script-src 'none'; connect-src 'none'"
-"""The policy of a site without scripts. A link with ``ping`` would send a request of its own."""
-_KEPT = 8
-"""The number of pages whose bytes are kept for a copy of the episode, beside those of the tabs that the agent has seen."""
+__all__ = ["Visit"]
+
+EPISODES_PER_CONTEXT = 50
 
 
-class Sites:
-    """Answers the requests of one context."""
+class _Written(NamedTuple):
+    """The page of a tab, to be shown again in a copy."""
 
-    def __init__(self, boxes: dict[str, Box]) -> None:
-        self.boxes = boxes
-        self.pages: dict[str, Answer] = {}
-        """Address → the page that was answered last. A copy of the episode shows it again without asking the application."""
-        self.again: dict[str, Answer] = {}
-        """Pages to show again, once each."""
+    page: Answer
+    state: Any
+    """What was written into its fields, and where it is scrolled to."""
+    elements: list[Element]
+
+
+_ON_TABS: Mapping[str, Callable[[Tabs, Action], Awaitable[str]]] = {
+    "new_tab": lambda tabs, order: tabs.open(),
+    "close_tab": lambda tabs, order: tabs.close(),
+    "tab_focus": lambda tabs, order: tabs.show(int(order.arguments["tab"])),
+}
+
+
+class Visit:
+    """One episode in a browser context. ``begin`` opens a context for it; ``again`` begins the next one in the same context.
+
+    Args:
+        sites: What answers the requests of the context.
+        browsers: The owner of the context.
+        seat: The context.
+        access: The right of the context to use the proxy.
+        page: The first page of the context.
+        view: How pages are read.
+        rounds: How often half a second passes by the clock of a page after its address was opened.
+        earlier: The number of visits of this context before this one.
+    """
+
+    def __init__(
+        self,
+        sites: Sites,
+        *,
+        browsers: Browsers,
+        seat: Seat,
+        access: Pass,
+        page: Any,
+        view: View,
+        rounds: int,
+        earlier: int = 0,
+    ) -> None:
+        self.sites = sites
+        self.seat = seat
+        self.access = access
+        self.tabs = Tabs(seat.context, page)
+        self.seen: list[Seen] = []
+        """The observations so far."""
+        self.actions: list[str] = []
+        """The agent's messages so far: one less than the observations while it is the agent's turn."""
+        self._browsers = browsers
+        self._view = view
+        self._rounds = rounds
+        self._earlier = earlier
+
+    @classmethod
+    async def begin(cls, sites: Sites, browsers: Browsers, storage: Any, view: View, rounds: int) -> "Visit":
+        """Begin a visit in a new context, which has stored ``storage``, a storage state of Playwright."""
+        access = browsers.front.admit(sites)
+        async with AsyncExitStack() as opened:
+            opened.callback(browsers.front.leave, access)
+            seat = await browsers.open({"proxy": access.proxy(), "storage_state": storage})
+            opened.push_async_callback(seat.close)
+            async with answered():
+                await seat.context.add_init_script(leaving_script())
+                page = await seat.context.new_page()
+            opened.pop_all()
+        return cls(sites, browsers=browsers, seat=seat, access=access, page=page, view=view, rounds=rounds)
+
+    async def clean(self) -> bool:
+        """End the visit, but keep its context for the next one. Return false if the context cannot be kept.
+
+        Pages without scripts do nothing of their own, so nothing of them can reach into the next episode.
+        """
+        if not self.seat.alive or not self.tabs.all:
+            return False
+        used = [box.site for box in self.sites.boxes.values()]
+        if any(site.scripts for site in used) or self._earlier + 1 >= EPISODES_PER_CONTEXT:
+            return False
+        self.tabs.front = self.tabs.all[0]
+        if not await self.seat.clean(self.tab.page, [f"http://{site.host}" for site in used]) or self.access.under_way:
+            return False
+        self.sites.close()
+        return True
+
+    async def again(self, sites: Sites, storage: Any) -> "Visit":
+        """Begin the next visit in the context of this one, which is clean."""
+        self.access.serve(sites)
+        async with answered():
+            await self.seat.context.add_cookies(storage["cookies"])
+        self.tabs.stop()
+        return Visit(
+            sites,
+            browsers=self._browsers,
+            seat=self.seat,
+            access=self.access,
+            page=self.tab.page,
+            view=self._view,
+            rounds=self._rounds,
+            earlier=self._earlier + 1,
+        )
+
+    async def leave(self) -> None:
+        """End the visit: its context, its sites and their folders."""
+        self.tabs.stop()
+        self._browsers.front.leave(self.access)
+        try:
+            await self.seat.close()
+        finally:
+            self.sites.close()
+
+    # --------------------------------------------------------------------------------------------------------- observation
 
     @property
-    def hosts(self) -> list[str]:
-        """The hosts that the episode reaches."""
-        return list(self.boxes)
+    def tab(self) -> Tab:
+        """The tab that the agent sees."""
+        return self.tabs.front
 
-    async def visit(self, method: str, url: str, headers: Headers, body: bytes) -> tuple[int, Headers, bytes]:
-        """Answer with the site that the address names."""
-        address = urlsplit(url)
-        box = self.boxes.get(address.netloc)
-        if box is None:
-            return 403, [("Content-Type", "text/plain")], b"There is no such site."
-        if method == "GET" and url in self.again:
-            return self.again.pop(url)
-        found = _static(box.site.static, address.path) if method in ("GET", "HEAD") else None
-        answer = await box.ask(Asked(method, url, headers, body)) if found is None else found
-        if not box.site.scripts:
-            answer = answer._replace(headers=[*answer.headers, ("Content-Security-Policy", _QUIET)])
-        if found is None and any(
-            name.lower() == "content-type" and value.startswith("text/html") for name, value in answer.headers
-        ):
-            self.pages.pop(url, None)
-            self.pages[url] = answer
-            while len(self.pages) > _KEPT:
-                del self.pages[next(iter(self.pages))]
-        return answer
+    async def look(self) -> Tab:
+        """Read the page of the tab in front, and return the tab. A tab that closes in the meantime is not read."""
+        async with answered():
+            while True:
+                is_read = False
+                with self.tabs.surviving() as tab:
+                    if await tab.look(self._view):
+                        tab.source = self.sites.source(tab.page.url)
+                    is_read = True
+                if is_read:
+                    return tab
+                await self.tabs.settle(self.access)
 
-    def source(self, address: str) -> tuple[str, Answer] | None:
-        """Return the page at ``address`` as it was answered last, with its address."""
-        address = bare(address)
-        return (address, self.pages[address]) if address in self.pages else None
+    def note(self, tab: Tab) -> None:
+        """Note what the agent sees now."""
+        self.seen.append(Seen(tab.page.url, tab.shown, tab.part + 1 < tab.parts))
 
-    def show_again(self, address: str, page: Answer) -> None:
-        """Answer the next request for ``address`` with ``page``, without its cookies."""
-        headers = [pair for pair in page.headers if pair[0].lower() != "set-cookie"]
-        self.again[bare(address)] = page._replace(headers=headers)
+    # -------------------------------------------------------------------------------------------------------------- actions
 
-    def close(self) -> None:
-        """End all boxes."""
-        for box in self.boxes.values():
-            box.close()
+    async def act(self, order: Action) -> str:
+        """Perform an action, and read and note the page. Return why it was not possible, or an empty string."""
+        tab, tabs = self.tab, self.tabs
+        down = order.arguments.get("direction") == "down"
+        if order.name == "scroll" and tab.parts > 1 and (tab.turned(1 if down else -1) or not self._view.window):
+            tab.changed = ""
+            self.note(tab)
+            return ""
+        before, tabs.problem, problem = tab.page.url, "", ""
+        async with answered():
+            if order.name == "goto":
+                problem = await self.goto(order.arguments["address"])
+            elif order.name in ("go_back", "go_forward"):
+                problem = await self.turn_page(back=order.name == "go_back")
+            elif order.name in _ON_TABS:
+                problem = await _ON_TABS[order.name](tabs, order)
+                await tabs.settle(self.access)
+            else:
+                with tabs.surviving() as front:
+                    problem = await perform(front.page, order, front.ids)
+                await tabs.settle(self.access)
+                with tabs.surviving() as front:
+                    await advance(front.page)
+                await tabs.settle(self.access)
+        if tab.page.url != before and order.name not in ("go_back", "go_forward"):
+            tab.back.append(before)
+            tab.forward.clear()
+        shown = await self.look()
+        if order.name == "scroll" and shown is tab and shown.changed != "nothing":
+            shown.turn_to(0 if down else shown.parts - 1)  # another window: read it from where it joins the last one
+        self.note(shown)
+        return problem or tabs.problem
 
+    async def goto(self, address: str) -> str:
+        """Open an address that the agent has written. Return why that is not possible, or an empty string."""
+        try:
+            parsed = urlsplit(address if "://" in address else f"http://{address}")
+        except ValueError:
+            return "That is not an address."
+        if parsed.scheme != "http" or parsed.netloc not in self.sites.hosts:
+            return f"Only these sites can be opened: {self.sites.addresses}"
+        return await self.open(parsed.geturl())
 
-def bare(address: str) -> str:
-    """Return an address as a request has it: without what follows ``#``."""
-    return address.partition("#")[0]
+    async def turn_page(self, *, back: bool) -> str:
+        """Open the page before this one, or after it, of this tab. Return why that is not possible, or an empty string."""
+        tab = self.tab
+        come_from, go_to = (tab.forward, tab.back) if back else (tab.back, tab.forward)
+        if not go_to:
+            return f"There is no page {'before' if back else 'after'} this one."
+        here = tab.page.url
+        problem = await self.open(go_to[-1])
+        if not problem:
+            come_from.append(here)
+            go_to.pop()
+        return problem
 
+    async def open(self, address: str) -> str:
+        """Open an address in the tab in front. Return why that is not possible, or an empty string."""
+        problem = ""
+        with self.tabs.surviving() as tab:
+            problem = await open_page(tab.page, address, self.access)
+        await self.tabs.settle(self.access)
+        for _ in range(0 if problem else self._rounds):
+            with self.tabs.surviving() as tab:
+                await advance(tab.page)
+            await self.tabs.settle(self.access)
+        return problem
 
-def _static(folders: tuple[tuple[str, str], ...], path: str) -> Answer | None:
-    for prefix, folder in folders:
-        if path.startswith(prefix):
-            content = _file(folder, unquote(path[len(prefix) :]))
-            kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
-            return Answer(404, []) if content is None else Answer(200, [("Content-Type", kind)], content)
-    return None
+    # ----------------------------------------------------------------------------------------------------------------- copy
 
+    async def copy(self, browsers: Browsers) -> "Visit":
+        """Return a copy in a context of its own: sites, cookies, storage, the pages and what was written into them."""
+        async with answered():
+            pages = [await self._written(tab) for tab in self.tabs.all]
+            storage = await self.seat.context.storage_state()
+        sites = Sites({})
+        try:
+            for host, box in self.sites.boxes.items():
+                sites.boxes[host] = await box.fork()
+            sites.pages = dict(self.sites.pages)
+            twin = await Visit.begin(sites, browsers, storage, self._view, self._rounds)
+        except BaseException:
+            sites.close()
+            raise
+        try:
+            twin.seen, twin.actions = list(self.seen), list(self.actions)
+            for number, (tab, page) in enumerate(zip(self.tabs.all, pages, strict=True)):
+                async with answered():
+                    if number:
+                        await twin.tabs.open()
+                        await twin.tabs.settle(twin.access)
+                    await twin._show_copy(tab, page)
+            await twin.tabs.show(self.tabs.all.index(self.tab))
+        except BaseException:
+            await twin.leave()
+            raise
+        return twin
 
-@cache
-def _file(folder: str, name: str) -> bytes | None:
-    root = _folder(folder)
-    path = (root / name).resolve()
-    return path.read_bytes() if path.is_file() and root in path.parents else None
+    async def _written(self, tab: Tab) -> _Written | None:
+        """Return the page of a tab as it was answered, and what was written into it. An empty tab has none."""
+        if await tab.page.opener() is not None:
+            raise Unsupported("a page can steer a tab that it has opened, and this cannot be copied")
+        if tab.page.url == EMPTY:
+            return None
+        source = tab.source if tab.seen else self.sites.source(tab.page.url)
+        if source is None or source[0] != bare(tab.page.url):
+            raise Unsupported("the bytes of a page are not kept: a script has made the page, or its tab was never shown")
+        elements = tab.elements if tab.seen else await tab.read(self._view)
+        return _Written(source[1], await form_state(tab.page), elements)
 
-
-@cache
-def _folder(name: str) -> Path:
-    package, _, inside = name.partition(":")
-    found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
-        raise MissingExtra(f"the static files of a site are in the package {package}: {how_to_install('sites')}")
-    return (Path(found.origin).parent / inside).resolve()
+    async def _show_copy(self, original: Tab, written: _Written | None) -> None:
+        """Show the page of ``original`` in the tab in front, and make sure that it looks as it did."""
+        tab = self.tab
+        tab.adopt(original)
+        if written is not None:
+            self.sites.show_again(original.page.url, written.page)
+            await open_page(tab.page, original.page.url, self.access)
+            await put_form_state(tab.page, written.state)
+        elements = original.elements if written is None else written.elements
+        await tab.look_again(elements, self._view, seen=original.seen)
