@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,7 @@ def test_a_deep_home_is_read_and_made_fresh(name: str, depth: int, deep: Path) -
     assert run.stdout == "b'x' ['new']\n", run.stderr
 
 
-async def played(env: ShellEnv, task: Task, solve: bool, command: str) -> Step:
+async def played(env: ShellEnv[Any], task: Task, solve: bool, command: str) -> Step:
     await env.reset(task=task)
     while solve and (action := await env.oracle()) != "```bash\nsubmit\n```":
         step = await env.step(action)

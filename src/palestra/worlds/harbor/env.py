@@ -33,7 +33,7 @@ from palestra.worlds.harbor.schema import Environment
 from palestra.worlds.harbor.task import HarborStep, HarborTask, identity_of
 from palestra.worlds.harbor.users import Account, account_of, has_users
 from palestra.worlds.harbor.verifying import LOGS, artifacts_of, assignments, run_verifier, startup_files_of, work_folder_of
-from palestra.worlds.terminal.turns import HOW, ShellEnv
+from palestra.worlds.terminal.turns import HOW, Attempt, ShellEnv
 
 __all__ = ["Harbor", "harbor_cache", "limits_of"]
 
@@ -75,15 +75,112 @@ def limits_of(environment: Environment) -> Limits:
     )
 
 
-class _Grader(NamedTuple):
-    """Where the verifier of a step runs: in the agent's environment, or in one of its own."""
+class _Setup(NamedTuple):
+    """A built environment, and what a box over it begins with."""
 
     built: Built
-    settings: Environment
+    environment: Environment
+    variables: dict[str, str]
+
+    async def enter(self, shell: Shell) -> None:
+        """Go to the working folder, with the variables exported."""
+        exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in self.variables.items())
+        folders = " ".join(f"/{folder}" for folder in LOGS)
+        workdir = shlex.quote(self.built.workdir)
+        writable = f"chmod 777 {folders}; " if self.built.users else ""
+        outcome = await shell.run(f"mkdir -p {folders} {workdir}; {writable}{exports}cd {workdir}")
+        if outcome.exit_code != 0:
+            raise EnvError(f"the box could not be prepared: {outcome.text.strip()[-300:]}")
+
+
+class _Grader(NamedTuple):
+    """Where the verifier of a step runs, in the agent's environment or in one of its own, and with which variables."""
+
+    setup: _Setup
     variables: dict[str, str]
 
 
-class Harbor(ShellEnv):
+class _Prepared(NamedTuple):
+    """What was built for a task. To find it again, every file of the task would be read and hashed."""
+
+    images: dict[str, str]
+    """The images of the cache over which it was built."""
+    built: Built
+    graders: list[_Grader]
+
+    def stands(self, images: dict[str, str]) -> bool:
+        """Return whether the cache, which has ``images`` now, is as it was."""
+        layers = [self.built.layer, *(grader.setup.built.layer for grader in self.graders)]
+        return self.images == images and all(layer.is_dir() for layer in layers)
+
+
+class _Attempt(Attempt):
+    """One episode: the task, its environments, and how far the agent has come."""
+
+    def __init__(self, shell: Shell, task: HarborTask, setup: _Setup, graders: list[_Grader]) -> None:
+        super().__init__(shell)
+        self.task = task
+        self.setup = setup
+        self.graders = graders
+        """Where the verifier of each step runs."""
+        self.number = 0
+        """The place of the step in the task."""
+        self.deadline = float("inf")
+        self.accounts: dict[str, Account] = {}
+        """Users of the agent's box that are not root, as they were before a program of the agent could answer."""
+        self.rewards: list[dict[str, float]] = []
+        """Those of each step that was judged."""
+        self.beside_verifier: list[str] = []
+        """The processes of the agent that ran when the last verifier began, in the same box."""
+
+    @property
+    def step(self) -> HarborStep:
+        return self.task.steps[self.number]
+
+    @property
+    def is_last_step(self) -> bool:
+        return self.number + 1 == len(self.task.steps)
+
+    async def left(self) -> Shell:
+        """Return the shell with the agent's files. After the last step it is stopped: nothing changes them while they are read.
+
+        Before another step, processes of the agent stay, because the agent may need them there.
+        """
+        if not self.is_last_step:
+            return await self.fresh()
+        await self.shell.stop()
+        return self.shell
+
+    async def fresh(self) -> Shell:
+        """Return a new shell over the agent's files: aliases, functions and traps of the agent's own could start anything.
+
+        If processes of the agent still run, such as a server that it was asked to start, it is the agent's own shell at its
+        prompt, because a new one would end them. Processes of another user than root end, because the verifier needs root's.
+        """
+        old = self.shell
+        if old.alive and old.running:
+            await old.interrupt()
+        if old.alive and not old.became:
+            for _ in range(_LOOKS):  # a process that was just started has no name yet, and is not listed
+                if beside := old.processes():
+                    self.beside_verifier += [" ".join(process.words)[:_SHOWN] for process in beside]
+                    return old
+                await asyncio.sleep(_LOOK_SECONDS)
+        await old.stop()
+        system_files = startup_files_of(old)
+        self.shell = await old.reopened()
+        await old.close()
+        self.shell.put(system_files)
+        try:
+            await self.setup.enter(self.shell)
+        except EnvError:
+            if not self.shell.alive:
+                raise
+            # The agent has closed its folder, which is no failure of the environment: the verifier starts elsewhere.
+        return self.shell
+
+
+class Harbor(ShellEnv[_Attempt]):
     """The tasks of a folder.
 
     Args:
@@ -107,8 +204,8 @@ class Harbor(ShellEnv):
         **options: str,
     ) -> None:
         super().__init__(max_turns, command_seconds)
-        place, _, self._name = address.partition("#")
-        path, written = parse_options(place)
+        folder, _, name = address.partition("#")
+        path, written = parse_options(folder)
         settings = {"base": "", "verifier": "", "reward": "", **written, **options}
         if unknown := set(settings) - {"base", "verifier", "reward"}:
             raise UsageError(f"harbor: has no option {', '.join(sorted(unknown))}; there are base, verifier and reward")
@@ -116,11 +213,9 @@ class Harbor(ShellEnv):
             raise UsageError('the option base is "host", and verifier is "clean", or they are left out')
         self._base, self._mode, self._key = settings["base"], settings["verifier"], settings["reward"]
         self._trust = trust
-        self._folders = _chosen(find_tasks(path), self._name)
+        self._folders = _chosen(find_tasks(path), name)
         self._read: dict[Path, HarborTask] = {}
-        self._ready: dict[Path, tuple[dict[str, str], Built, list[_Grader]]] = {}
-        """The images of the cache, and what was built over them for the tasks that were played: to find it again, every file of
-        a task would be read and hashed."""
+        self._prepared: dict[Path, _Prepared] = {}
         self._pools: dict[tuple[Limits, str, bool], Shells] = {}
         self._cache = harbor_cache()
 
@@ -128,123 +223,108 @@ class Harbor(ShellEnv):
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
         self._begin(seed, task)
-        self._forget()
-        await self._close_shell()
+        await self._leave()
         many = len(self._folders) > 1
         folder = self._folders[int(self.rng.integers(len(self._folders)))] if many else self._folders[0]
-        self._harbor = self._read.get(folder) or read_task(folder)
-        self._read[folder] = self._harbor
-        await self._make_ready(folder)
-        self._shell = await self._open(self._built, self._harbor.config.environment)
-        self._place = 0
-        self._accounts: dict[str, Account] = {}
-        self._rewards: list[dict[str, float]] = []
+        harbor = self._read.get(folder) or read_task(folder)
+        self._read[folder] = harbor
+        images, prepared = self._cache.images(), self._prepared.get(folder)
+        if prepared is None or not prepared.stands(images):
+            built = await self._build(harbor, harbor.environment, harbor.config.environment)
+            prepared = _Prepared(images, built, [await self._grader_of(harbor, step, built) for step in harbor.steps])
+            self._prepared[folder] = prepared
+        setup = self._setup(harbor, prepared.built, harbor.config.environment)
+        self._current = _Attempt(await self._open(setup), harbor, setup, prepared.graders)
         instruction = await self._begin_step()
-        how = HOW.format(home=self._built.workdir, turns=self.max_turns)
-        return f"{how}\n\n{instruction}", {"max_turns": self.max_turns * len(self._harbor.steps), "task": self._harbor.name}
+        how = HOW.format(home=setup.built.workdir, turns=self.max_turns)
+        return f"{how}\n\n{instruction}", {"max_turns": self.max_turns * len(harbor.steps), "task": harbor.name}
 
-    async def _make_ready(self, folder: Path) -> None:
-        """Build the environments of the task, unless this has happened before and the cache is as it was."""
-        images, found = self._cache.images(), self._ready.get(folder)
-        if found is not None and found[0] == images and all(one.layer.is_dir() for one in _all_built(*found[1:])):
-            _, self._built, self._graders = found
-            return
-        self._built = await self._build(self._harbor.environment, self._harbor.config.environment)
-        self._graders = [await self._grader_of(step) for step in self._harbor.steps]
-        self._ready[folder] = images, self._built, self._graders
-
-    async def _build(self, context: Path, environment: Environment) -> Built:
-        known = self._cache.images()
+    async def _build(self, task: HarborTask, context: Path, environment: Environment) -> Built:
+        images = self._cache.images()
         if self._base == HOST:
-            placement = classify(self._harbor, {*known, *images_of(self._harbor)})
+            placement = classify(task, {*images, *images_of(task)})
         else:
-            placement = classify(self._harbor, known, self._cache.find)
+            placement = classify(task, images, self._cache.find)
         if placement.kind == 3:
-            raise Unsupported(f"{self._harbor.name} needs docker: {placement.because}")
+            raise Unsupported(f"{task.name} needs docker: {placement.because}")
         image = recipe_of(context, environment).image
         prepared = self._cache.find(identity_of(context, environment))
         root = Root(HOST, "") if self._base == HOST else prepared or self._cache.find(image)
         if placement.kind == 2 or root is None:
-            raise MissingData(f"{self._harbor.name} is not prepared: {placement.because} (palestra harbor build --help)")
-        users = has_users(self._harbor, recipe_of(context, environment, root))
+            raise MissingData(f"{task.name} is not prepared: {placement.because} (palestra harbor build --help)")
+        users = has_users(task, recipe_of(context, environment, root))
         return await build(self._cache, context, environment, root, limits_of(environment), users=users)
 
-    async def _grader_of(self, step: HarborStep) -> _Grader:
+    async def _grader_of(self, task: HarborTask, step: HarborStep, built: Built) -> _Grader:
         """Return where the verifier of ``step`` runs. What is wrong with it shows here, before the agent works."""
-        built, settings = self._built, self._harbor.config.environment
+        environment = task.config.environment
         if step.separate:
-            settings = step.verifier_environment
+            environment = step.verifier_environment
             try:
-                built = await self._build(step.verifier_context, settings)
+                built = await self._build(task, step.verifier_context, environment)
             except EnvError as error:
-                raise GraderError(f"the environment of the verifier could not be built: {error}") from None
+                raise GraderError(f"the environment of the verifier could not be built: {error}") from error
         elif self._mode == "clean" and built.workdir == "/":
             raise Unsupported(
-                f"{self._harbor.name}: a clean verifier gets the working folder, but that is /: "
+                f"{task.name}: a clean verifier gets the working folder, but that is /: "
                 "set environment.workdir, or use a separate verifier"
             )
-        variables = {**built.variables, **self._resolved(settings.env), **self._resolved(step.verifier_env)}
+        setup = self._setup(task, built, environment)
+        variables = {**setup.variables, **self._resolved(task, step.verifier_env)}
         if sentence := relative_entry(variables):
-            raise Unsupported(f"{self._harbor.name}: {sentence}")
-        return _Grader(built, settings, variables)
+            raise Unsupported(f"{task.name}: {sentence}")
+        return _Grader(setup, variables)
 
-    async def _open(self, built: Built, environment: Environment) -> Shell:
+    def _setup(self, task: HarborTask, built: Built, environment: Environment) -> _Setup:
+        return _Setup(built, environment, {**built.variables, **self._resolved(task, environment.env)})
+
+    async def _open(self, setup: _Setup) -> Shell:
         """Open a box of a built environment, in its working folder and with its variables."""
-        key = (limits_of(environment), built.root, built.users)
+        key = (limits_of(setup.environment), setup.built.root, setup.built.users)
         if key not in self._pools:
             self._pools[key] = await self._stack.enter_async_context(shared_shells(*key))
-        layer = os.open(built.layer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        layer = os.open(setup.built.layer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             shell = await self._pools[key].open_from(layer)
         finally:
             os.close(layer)
         try:
-            await self._enter(shell, built, environment)
+            await setup.enter(shell)
         except BaseException:
             await shell.close()
             raise
         return shell
 
-    async def _enter(self, shell: Shell, built: Built, environment: Environment) -> None:
-        variables = {**built.variables, **self._resolved(environment.env)}
-        exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in variables.items())
-        folders = " ".join(f"/{folder}" for folder in LOGS)
-        where = shlex.quote(built.workdir)
-        writable = f"chmod 777 {folders}; " if built.users else ""
-        outcome = await shell.run(f"mkdir -p {folders} {where}; {writable}{exports}cd {where}")
-        if outcome.exit_code != 0:
-            raise EnvError(f"the box could not be prepared: {outcome.text.strip()[-300:]}")
-
-    def _resolved(self, table: Mapping[str, str]) -> dict[str, str]:
+    def _resolved(self, task: HarborTask, table: Mapping[str, str]) -> dict[str, str]:
         """Return ``table`` with the variables of this machine that it names, if the folder is trusted."""
 
-        def value(found: re.Match[str]) -> str:
-            name, default = found.groups()
+        def value(match: re.Match[str]) -> str:
+            name, default = match.groups()
             if self._trust and name in os.environ:
                 return os.environ[name]
             if default is None:
-                raise UsageError(f"{self._harbor.name} wants the variable {name} of this machine: pass trust=True to allow it")
+                raise UsageError(f"{task.name} wants the variable {name} of this machine: pass trust=True to allow it")
             return str(default)
 
         return {name: _HOST_VARIABLE.sub(value, text) for name, text in table.items()}
 
     async def _begin_step(self) -> str:
         """Prepare the next step of the task and return its instruction."""
-        assert self._shell is not None
-        step = self._harbor.steps[self._place]
-        self._turn = self._done = 0
-        self._plan = ()
-        self._deadline = time.monotonic() + (step.agent.timeout_sec or float("inf"))
+        attempt = self._attempt
+        step, shell, built = attempt.step, attempt.shell, attempt.setup.built
+        attempt.turn = attempt.done = 0
+        attempt.plan = ()
+        attempt.deadline = time.monotonic() + (step.agent.timeout_sec or float("inf"))
         if step.workdir is not None:
-            self._shell.put(files_of(step.workdir, self._built.workdir.strip("/")))
+            shell.put(files_of(step.workdir, built.workdir.strip("/")))
             if (step.workdir / "setup.sh").is_file():
-                outcome = await self._shell.run("bash ./setup.sh < /dev/null", wall_seconds=300)
+                outcome = await shell.run("bash ./setup.sh < /dev/null", wall_seconds=300)
                 if outcome.exit_code != 0:
                     raise EnvError(f"setup.sh of step {step.name} failed: {outcome.text.strip()[-300:]}")
         await self._find_accounts()
-        if account := self._accounts.get(_user_of(step.agent.user, self._built)):
-            await self._shell.become(account.words, account.home)
-            await self._shell.run(f"cd {shlex.quote(self._built.workdir)}")
+        if account := attempt.accounts.get(_user_of(step.agent.user, built)):
+            await shell.become(account.words, account.home)
+            await shell.run(f"cd {shlex.quote(built.workdir)}")
         return step.instruction
 
     async def _find_accounts(self) -> None:
@@ -252,122 +332,77 @@ class Harbor(ShellEnv):
 
         A user that is missing may still be made by ``setup.sh`` of a later step.
         """
-        assert self._shell is not None
-        for place, step in enumerate(self._harbor.steps[self._place :]):
-            own_box = step.separate or self._mode == "clean"
-            for user in (step.agent.user, *([] if own_box else [step.verifier.user])):
-                name = _user_of(user, self._built)
-                if name in self._accounts or is_root(name):
+        attempt = self._attempt
+        for following, step in enumerate(attempt.task.steps[attempt.number :]):
+            users = [step.agent.user]
+            if not step.separate and self._mode != "clean":  # else the verifier's user is that of another box
+                users.append(step.verifier.user)
+            for user in users:
+                name = _user_of(user, attempt.setup.built)
+                if name in attempt.accounts or is_root(name):
                     continue
                 try:
-                    self._accounts[name] = await account_of(self._shell, name)
+                    attempt.accounts[name] = await account_of(attempt.shell, name)
                 except EnvError:
-                    if not place:
+                    if following == 0:
                         raise
 
     # ------------------------------------------------------------------------------------------------------------------ ending
 
     async def step(self, action: str) -> Step:
-        if time.monotonic() > self._deadline:
+        if time.monotonic() > self._attempt.deadline:
             return await self._judged("[the agent's time is over]", {})
         return await super().step(action)
 
     async def _judged(self, shown: str, info: dict[str, Any]) -> Step:
-        step = self._harbor.steps[self._place]
-        self._beside: list[str] = []
+        attempt, step = self._attempt, self._attempt.step
+        attempt.beside_verifier = []
         try:
-            self._rewards.append(await self._verify(step))
+            attempt.rewards.append(await self._verify(step))
         except LayerFull as error:  # of the agent's own making: see Shell.reopened
-            self._rewards.append({self._key or "reward": 0.0})
+            attempt.rewards.append({self._key or "reward": 0.0})
             return self._ended(shown, {**info, "ruined": str(error)})
-        if self._beside and not step.separate and self._mode != "clean":
-            info = {**info, "beside_verifier": self._beside}  # the reward may be forged: see _fresh
-        self._place += 1
-        if self._place < len(self._harbor.steps) and passes(self._rewards[-1], step.min_reward):
-            assert self._shell is not None
-            await self._shell.run("rm -rf /tests; cd " + shlex.quote(self._built.workdir))
+        if attempt.beside_verifier and not step.separate and self._mode != "clean":
+            info = {**info, "beside_verifier": attempt.beside_verifier}  # the reward may be forged: see _Attempt.fresh
+        if not attempt.is_last_step and passes(attempt.rewards[-1], step.min_reward):
+            attempt.number += 1
+            await attempt.shell.run("rm -rf /tests; cd " + shlex.quote(attempt.setup.built.workdir))
             following = await self._begin_step()
             return Step(f"{shown}\n\n{following}".strip(), 0.0, False, False, info)
         return self._ended(shown, info)
 
     def _ended(self, shown: str, info: dict[str, Any]) -> Step:
-        total = combined(self._rewards, self._harbor.config.multi_step_reward_strategy)
+        total = combined(self._attempt.rewards, self._attempt.task.config.multi_step_reward_strategy)
         value = scalar(total, self._key)
         return Step(shown, value, True, False, {**info, "success": value >= 1.0, "metrics": total})
 
     async def _verify(self, step: HarborStep) -> dict[str, float]:
-        built, settings, variables = self._graders[self._place]
-        seconds, workdir = step.verifier.timeout_sec, self._built.workdir
+        """Run the verifier of ``step`` where it belongs: in the agent's box, or in another one that gets files of the agent."""
+        attempt = self._attempt
+        (setup, variables), workdir = attempt.graders[attempt.number], attempt.setup.built.workdir
+        seconds, user = step.verifier.timeout_sec, _user_of(step.verifier.user, setup.built)
+        if not step.separate and self._mode != "clean":
+            return await run_verifier(
+                await attempt.fresh(), step.tests, workdir, variables, seconds, attempt.accounts.get(user)
+            )
         if step.separate:
-            shell = await self._collected(step)
-            files = artifacts_of(shell, step.artifacts, workdir)
-            tests = () if step.bundled_tests else step.tests
-        elif self._mode == "clean":
-            files, tests = work_folder_of(await self._left(), workdir), step.tests
+            for hook in step.verifier.collect:  # as in Harbor, one that fails does not stop the verifier
+                await (await attempt.fresh()).run(f"( {hook.command}\n) < /dev/null", wall_seconds=hook.timeout_sec)
+            files = artifacts_of(await attempt.left(), step.artifacts, workdir)
         else:
-            shell = await self._fresh()
-            account = self._accounts.get(_user_of(step.verifier.user, built))
-            return await run_verifier(shell, step.tests, workdir, variables, seconds, account)
-        async with await self._open(built, settings) as box:
-            user = _user_of(step.verifier.user, built)
+            files = work_folder_of(await attempt.left(), workdir)
+        async with await self._open(setup) as box:
             account = None if is_root(user) else await account_of(box, user)  # before files of the agent are there
             if not step.separate:
                 box.move_away(workdir.strip("/"))
             try:
                 box.put(files)
             except InfrastructureError as error:
-                raise GraderError(f"the agent's files could not be copied to the verifier: {error}") from None
+                raise GraderError(f"the agent's files could not be copied to the verifier: {error}") from error
             if account and not step.separate:
                 await _give(box, workdir, account)
-            return await run_verifier(box, tests, built.workdir, variables, seconds, account)
-
-    async def _collected(self, step: HarborStep) -> Shell:
-        """Run the commands that prepare the artifacts, and return the shell whose files a separate verifier gets."""
-        for hook in step.verifier.collect:  # as in Harbor, one that fails does not stop the verifier
-            shell = await self._fresh()
-            await shell.run(f"( {hook.command}\n) < /dev/null", wall_seconds=hook.timeout_sec)
-        return await self._left()
-
-    async def _left(self) -> Shell:
-        """Return the shell with the agent's files. After the last step it is stopped: nothing changes them while they are read.
-
-        Before another step, processes of the agent stay, because the agent may need them there.
-        """
-        if self._place + 1 < len(self._harbor.steps):
-            return await self._fresh()
-        assert self._shell is not None
-        await self._shell.stop()
-        return self._shell
-
-    async def _fresh(self) -> Shell:
-        """Return a new shell over the agent's files: aliases, functions and traps of the agent's own could start anything.
-
-        If processes of the agent still run, such as a server that it was asked to start, it is the agent's own shell at its
-        prompt, because a new one would end them. Processes of another user than root end, because the verifier needs root's.
-        """
-        old = self._shell
-        assert old is not None
-        if old.alive and old.running:
-            await old.interrupt()
-        for _ in range(
-            _LOOKS if old.alive and not old.became else 0
-        ):  # a process that was just started has no name yet, and is not listed
-            if beside := old.processes():
-                self._beside += [" ".join(process.words)[:_SHOWN] for process in beside]
-                return old
-            await asyncio.sleep(_LOOK_SECONDS)
-        await old.stop()
-        kept = startup_files_of(old)
-        self._shell = await old.reopened()
-        await old.close()
-        self._shell.put(kept)
-        try:
-            await self._enter(self._shell, self._built, self._harbor.config.environment)
-        except EnvError:
-            if not self._shell.alive:
-                raise
-            # The agent has closed its folder, which is no failure of the environment: the verifier starts elsewhere.
-        return self._shell
+            tests = () if step.bundled_tests and step.separate else step.tests
+            return await run_verifier(box, tests, setup.built.workdir, variables, seconds, account)
 
     async def fork(self) -> "Harbor":
         """Return a twin with a copy of the files, the working folder and the exported variables.
@@ -375,16 +410,16 @@ class Harbor(ShellEnv):
         Raises:
             Unsupported: Processes of the agent run; they cannot be copied.
         """
-        assert self._shell is not None
         twin = copy.copy(self)  # not a new one, which would find and hash the tasks again
-        twin._stack, twin._pools, twin._shell = AsyncExitStack(), {}, None
-        twin._rewards = list(self._rewards)
+        twin._stack, twin._pools, twin._current = AsyncExitStack(), {}, None
         twin._begin(None, self.task)
         twin._action_rng = copy.deepcopy(self._action_rng)
         try:
             for key in self._pools:
                 twin._pools[key] = await twin._stack.enter_async_context(shared_shells(*key))
-            twin._shell = await self._shell.fork()
+            shell = await self._attempt.shell.fork()
+            twin._current = copy.copy(self._attempt)
+            twin._current.shell, twin._current.rewards = shell, list(self._attempt.rewards)
         except BaseException:
             await twin.close()
             raise
@@ -394,27 +429,25 @@ class Harbor(ShellEnv):
 
     async def oracle(self) -> str:
         """Return a command that runs the task's own solution, and then the end."""
-        assert self._shell is not None
-        step = self._harbor.steps[self._place]
+        attempt = self._attempt
+        step = attempt.step
         if step.solution is None:
-            raise Unsupported(f"{self._harbor.name} has no solution/solve.sh")
-        if self._shell.running:
+            raise Unsupported(f"{attempt.task.name} has no solution/solve.sh")
+        if attempt.shell.running:
             return "```bash\n\n```"
-        if not self._plan:
+        if not attempt.plan:
             files = files_of(step.solution, "solution")
             # The agent's user must be able to read and start them, whatever the user of the host has set.
-            self._shell.put([file._replace(mode=file.mode | (0o555 if file.path.endswith(".sh") else 0o444)) for file in files])
-            variables = self._resolved(self._harbor.config.solution.env)
-            self._plan = [f"{assignments(variables)} /solution/solve.sh < /dev/null"]
+            attempt.shell.put(
+                [file._replace(mode=file.mode | (0o555 if file.path.endswith(".sh") else 0o444)) for file in files]
+            )
+            variables = self._resolved(attempt.task, attempt.task.config.solution.env)
+            attempt.plan = [f"{assignments(variables)} /solution/solve.sh < /dev/null"]
         return await super().oracle()
 
     async def close(self) -> None:
         self._pools.clear()
         await super().close()
-
-
-def _all_built(built: Built, graders: list[_Grader]) -> list[Built]:
-    return [built, *(grader.built for grader in graders)]
 
 
 def _user_of(user: str | int | None, built: Built) -> str:
@@ -436,13 +469,13 @@ def _chosen(folders: list[Path], name: str) -> list[Path]:
     """
     if not name:
         return folders
-    whole = PurePosixPath(name).parts
-    for parts in (whole, whole[-1:]):
-        found = [folder for folder in folders if folder.resolve().parts[-len(parts) :] == parts]
-        if len(found) > 1:
-            named = ", ".join("/".join(folder.resolve().parts[-len(parts) - 1 :]) for folder in found[:5])
-            raise UsageError(f'{len(found)} tasks there are called "{name}": choose one by its folder, such as {named}')
-        if found:
-            return found
+    path = PurePosixPath(name).parts
+    for parts in (path, path[-1:]):
+        matches = [folder for folder in folders if folder.resolve().parts[-len(parts) :] == parts]
+        if len(matches) > 1:
+            named = ", ".join("/".join(folder.resolve().parts[-len(parts) - 1 :]) for folder in matches[:5])
+            raise UsageError(f'{len(matches)} tasks there are called "{name}": choose one by its folder, such as {named}')
+        if matches:
+            return matches
     near = ", ".join(folder.name for folder in folders[:5])
     raise UsageError(f'no task "{name}" there: the folder has {len(folders)}, such as {near}')

@@ -16,12 +16,22 @@ from palestra.trajectory import Task
 from palestra.worlds.terminal.families import FAMILIES, FLOORS
 from palestra.worlds.terminal.grading import RUN_SECONDS, Found, all_right
 from palestra.worlds.terminal.scene import HOME, LEVELS, Scene
-from palestra.worlds.terminal.turns import HOW, ShellEnv
+from palestra.worlds.terminal.turns import HOW, Attempt, ShellEnv
 
 __all__ = ["Terminal"]
 
 
-class Terminal(ShellEnv):
+class _Attempt(Attempt):
+    """One episode: the task that was drawn, too."""
+
+    def __init__(self, shell: Shell, scene: Scene) -> None:
+        super().__init__(shell, [f"cd\n{command}" for command in scene.solution])  # its commands are written for the home
+        self.scene = scene
+        self.first: frozenset[tuple[int, int]] = frozenset()
+        """The processes that ran before the agent's first turn: their numbers and when they were started."""
+
+
+class Terminal(ShellEnv[_Attempt]):
     """One family at one level.
 
     Args:
@@ -51,35 +61,32 @@ class Terminal(ShellEnv):
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
         self._begin(seed, task)
-        self._scene = self.scene_of(self.task)
-        self._forget()
-        self._plan = [_from_home(command) for command in self._scene.solution]
-        await self._close_shell()
+        scene = self.scene_of(self.task)
+        await self._leave()
         if self._shells is None:
             self._shells = await self._stack.enter_async_context(shared_shells())
-        self._shell = await self._shells.open(self._scene.files)
-        if self._scene.setup:
-            await self._shell.run(self._scene.setup)
-        self._first = {(process.pid, process.started) for process in self._shell.processes()} if self._scene.setup else set()
+        attempt = self._current = _Attempt(await self._shells.open(scene.files), scene)
+        if scene.setup:
+            await attempt.shell.run(scene.setup)
+            attempt.first = frozenset((process.pid, process.started) for process in attempt.shell.processes())
         how = HOW.format(home=f"/{HOME}", turns=self.max_turns)
-        return f"{how}\n\n{self._scene.goal}", {"max_turns": self.max_turns}
+        return f"{how}\n\n{scene.goal}", {"max_turns": self.max_turns}
 
     async def _judged(self, shown: str, info: dict[str, Any]) -> Step:
-        assert self._shell is not None
         assert self._shells is not None
-        right = await all_right(self._scene.checks, _FinalState(self._shell, self._shells, self._first))
+        attempt = self._attempt
+        right = await all_right(attempt.scene.checks, _FinalState(attempt.shell, self._shells, attempt.first))
         return Step(shown, float(right), True, False, {**info, "success": right})
 
     async def fork(self) -> "Terminal":
-        assert self._shell is not None
-        assert self._shells is not None
+        attempt = self._attempt
         twin = Terminal(self._family, LEVELS[self._level], self.max_turns, self._seconds)
         twin._begin(None, self.task)
         twin._action_rng = copy.deepcopy(self._action_rng)
-        twin._scene, twin._turn, twin._done = self._scene, self._turn, self._done
-        twin._screen, twin._first, twin._plan = self._screen, self._first, self._plan
         try:
-            twin._shell = await self._shell.fork()
+            shell = await attempt.shell.fork()
+            twin._current = copy.copy(attempt)
+            twin._current.shell = shell
             twin._shells = await twin._stack.enter_async_context(shared_shells())
         except BaseException:
             await twin.close()
@@ -90,7 +97,7 @@ class Terminal(ShellEnv):
 class _FinalState:
     """The end of an episode, for a grader."""
 
-    def __init__(self, shell: Shell, shells: Shells, first: set[tuple[int, int]]) -> None:
+    def __init__(self, shell: Shell, shells: Shells, first: frozenset[tuple[int, int]]) -> None:
         self._shell = shell
         self._shells = shells
         self._first = first
@@ -112,11 +119,7 @@ class _FinalState:
         return [process.words for process in self._shell.processes() if (process.pid, process.started) in self._first]
 
     async def fresh(self, files: Sequence[Found], command: str) -> str | None:
-        placed = [NewFile(f"{HOME}/{one.path}", one.content or b"", one.mode & 0o777) for one in files]
+        placed = [NewFile(f"{HOME}/{file.path}", file.content or b"", file.mode & 0o777) for file in files]
         async with await self._shells.open(placed) as shell:
             outcome = await shell.run(command, wall_seconds=RUN_SECONDS)
             return None if outcome.running or outcome.ended else outcome.text
-
-
-def _from_home(command: str) -> str:
-    return f"cd\n{command}"

@@ -14,14 +14,14 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from html import escape
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from palestra.core import AsyncEnv, Step
 from palestra.sandbox.screen import shortened
 from palestra.sandbox.shell import MOST_COMMAND_BYTES, Shell, ShellOutcome, Shells
 from palestra.worlds.terminal.actions import Command, read_action
 
-__all__ = ["HOW", "ShellEnv", "normalized"]
+__all__ = ["HOW", "Attempt", "ShellEnv", "normalized"]
 
 SHOWN_CHARACTERS = 8_000
 HOW = (
@@ -33,7 +33,23 @@ HOW = (
 _LOOKS = ("ls -A", "pwd", "cat README.md", "find . -type f | sort | head", "wc -c *", "id -un", "true", "echo hello", "false")
 
 
-class ShellEnv(AsyncEnv):
+class Attempt:
+    """One episode: its shell, what was typed and shown, and what the oracle is going to type."""
+
+    def __init__(self, shell: Shell, plan: Sequence[str] = ()) -> None:
+        self.shell = shell
+        self.turn = 0
+        self.screen = ""
+        self.plan = plan
+        """The commands of the oracle."""
+        self.done = 0
+        """How many commands of the plan the agent has run."""
+
+
+A = TypeVar("A", bound=Attempt)
+
+
+class ShellEnv(AsyncEnv, Generic[A]):
     """An environment whose actions are commands for a shell in a box. A subclass opens the shell and judges the end.
 
     Args:
@@ -49,29 +65,26 @@ class ShellEnv(AsyncEnv):
         self._seconds = command_seconds
         self._stack = AsyncExitStack()
         self._shells: Shells | None = None
-        self._shell: Shell | None = None
-        self._forget()
+        self._current: A | None = None
 
-    def _forget(self) -> None:
-        """Start an episode with an empty screen."""
-        self._turn = 0
-        self._screen = ""
-        self._plan: Sequence[str] = ()
-        """The commands of the oracle."""
-        self._done = 0
+    @property
+    def _attempt(self) -> A:
+        """The episode that is played."""
+        assert self._current is not None, "there is no episode: call reset() first"
+        return self._current
 
     async def step(self, action: str) -> Step:
-        assert self._shell is not None
-        self._turn += 1
+        attempt = self._attempt
+        attempt.turn += 1
         command = read_action(action)
-        if self._done < len(self._plan) and command.text == self._plan[self._done]:
-            self._done += 1
+        if attempt.done < len(attempt.plan) and command.text == attempt.plan[attempt.done]:
+            attempt.done += 1
         if len(command.text.encode(errors="replace")) > MOST_COMMAND_BYTES:
             command = Command(problem=f"The command has more than {MOST_COMMAND_BYTES} bytes.")
         info: dict[str, Any] = {"format_error": True} if command.problem else {}
-        last = command.submit or self._turn >= self.max_turns
+        last = command.submit or attempt.turn >= self.max_turns
         shown = command.problem if command.problem or command.submit else await self._play(command)
-        if not last and self._shell.alive:
+        if not last and attempt.shell.alive:
             return Step(shown, 0.0, False, False, info)
         return await self._judged(shown, info)  # also if the agent has ended its shell: its files are still there
 
@@ -80,19 +93,19 @@ class ShellEnv(AsyncEnv):
         """Return the step after the agent's last turn."""
 
     async def _play(self, command: Command) -> str:
-        assert self._shell is not None
+        attempt = self._attempt
         if command.interrupt:
-            outcome = await self._shell.interrupt()
-        elif self._shell.running:
-            outcome = await self._shell.send(f"{command.text}\n")
+            outcome = await attempt.shell.interrupt()
+        elif attempt.shell.running:
+            outcome = await attempt.shell.send(f"{command.text}\n")
         else:
-            outcome = await self._shell.run(command.text, wall_seconds=self._seconds)
+            outcome = await attempt.shell.run(command.text, wall_seconds=self._seconds)
         typed = "^C" if command.interrupt else command.text
-        self._screen = f"{self._screen}$ {typed}\n{outcome.text}"[-40_000:]
+        attempt.screen = f"{attempt.screen}$ {typed}\n{outcome.text}"[-40_000:]
         return _shown(outcome, self._seconds)
 
     async def oracle(self) -> str:
-        left = self._plan[self._done :]
+        left = self._attempt.plan[self._attempt.done :]
         return f"```bash\n{left[0] if left else 'submit'}\n```"
 
     async def sample_random_action(self) -> str:
@@ -100,20 +113,22 @@ class ShellEnv(AsyncEnv):
         choice = int(self.action_rng.integers(len(_LOOKS) + 1))
         return f"```bash\n{(*_LOOKS, 'submit')[choice]}\n```"
 
-    async def _close_shell(self) -> None:
-        shell, self._shell = self._shell, None
-        if shell is not None:
-            await shell.close()
+    async def _leave(self) -> None:
+        """Forget the episode before this one, and close its shell."""
+        attempt, self._current = self._current, None
+        if attempt is not None:
+            await attempt.shell.close()
 
     async def close(self) -> None:
-        await self._close_shell()
+        if self._current is not None:
+            await self._current.shell.close()  # the attempt stays: people may still look at its screen
         self._shells = None
         await self._stack.aclose()
 
     def render(self) -> str:
         """Return the screen of the episode as HTML for people."""
         style = "background:#111;color:#ddd;padding:1em;white-space:pre-wrap;font:13px monospace"
-        return f'<div style="{style}">{escape(self._screen)}</div>'
+        return f'<div style="{style}">{escape(self._current.screen if self._current else "")}</div>'
 
 
 def _shown(outcome: ShellOutcome, seconds: float) -> str:
