@@ -170,31 +170,31 @@ def reduced(answer: str, gold: str, readings: Readings = Readings()) -> _Verdict
         return False
     if answer.strip() == gold.strip() != "":
         return True
-    said, meant = _prepared(answer).rstrip(" ,;"), _prepared(gold)
-    said = said if "=" in said else _LEAD_IN.sub("", said)
+    given, wanted = _prepared(answer).rstrip(" ,;"), _prepared(gold)
+    given = given if "=" in given else _LEAD_IN.sub("", given)
     if word := _TEXT.fullmatch(gold.strip()):
-        if not _has_unit(meant):
-            return _words(said) == _words(word[1])
-    elif _SENTENCE.fullmatch(meant) and not set(meant.split()) & _FUNCTIONS and max(map(len, meant.split())) > 2:
-        return _words(said) == _words(meant)
-    if not normal(said) or _depth(said) > _DEEPEST:
+        if not _has_unit(wanted):
+            return _words(given) == _words(word[1])
+    elif _SENTENCE.fullmatch(wanted) and not set(wanted.split()) & _FUNCTIONS and max(map(len, wanted.split())) > 2:
+        return _words(given) == _words(wanted)
+    if not normal(given) or _depth(given) > _DEEPEST:
         return False
     for rule in (_by_choice, _by_time, _by_base):
-        verdict = rule(said, meant, readings)
+        verdict = rule(given, wanted, readings)
         if verdict is not None:
             return verdict
-    said, meant = (re.sub(r"(?<![a-zA-Z])(?:,? )(?:and|or) ", ";", _united(text)) for text in (said, meant))
-    plain, meant_plain = unspaced(said), unspaced(meant)
+    given, wanted = (re.sub(r"(?<![a-zA-Z])(?:,? )(?:and|or) ", ";", _united(text)) for text in (given, wanted))
+    plain, meant_plain = unspaced(given), unspaced(wanted)
     if not plain:
         return False
     if plain == meant_plain:
         return True
-    return _by_unit(said, meant, readings)
+    return _by_unit(given, wanted, readings)
 
 
 def _prepared(text: str) -> str:
     text = valued(re.sub(r"(?<!\\)%| ?\bpercent(?:s|age points?)?\b", r"\\%", spaced(text)))
-    return _MODULO.sub(lambda found: str(int(found[1]) % int(found[2])) if int(found[2]) else found[0], text)
+    return _MODULO.sub(lambda match: str(int(match[1]) % int(match[2])) if int(match[2]) else match[0], text)
 
 
 def _depth(text: str) -> int:
@@ -226,20 +226,20 @@ def _united(text: str) -> str:
 # ------------------------------------------------------------------------------------------- choices, times and bases
 
 
-def _by_choice(said: str, meant: str, readings: Readings) -> _Verdict | None:
+def _by_choice(answer: str, gold: str, readings: Readings) -> _Verdict | None:
     """Compare the letter of a choice, with or without the text of the choice."""
-    if letter := _CHOICE.fullmatch(meant.strip()):
-        chosen = _CHOSEN.fullmatch(said)
+    if letter := _CHOICE.fullmatch(gold.strip()):
+        chosen = _CHOSEN.fullmatch(answer)
         if chosen is None or re.search(r"(?:\(|\b)[A-J][).:]", chosen[3]):
-            return True if (bare := _CHOICE.fullmatch(said.strip())) and bare[1] == letter[1] else None
+            return True if (bare := _CHOICE.fullmatch(answer.strip())) and bare[1] == letter[1] else None
         return (chosen[1] or chosen[2]) == letter[1]
-    if not (choice := _CHOICE_WITH_TEXT.fullmatch(meant)):
+    if not (choice := _CHOICE_WITH_TEXT.fullmatch(gold)):
         return None
-    if bare := _CHOICE.fullmatch(said.strip()):
+    if bare := _CHOICE.fullmatch(answer.strip()):
         return bare[1] == choice[1]
-    if chosen := _CHOSEN.fullmatch(said):
+    if chosen := _CHOSEN.fullmatch(answer):
         return (chosen[1] or chosen[2]) == choice[1] and reduced(chosen[3], choice[2], readings)
-    return reduced(said, choice[2], readings)
+    return reduced(answer, choice[2], readings)
 
 
 class _Time(NamedTuple):
@@ -262,11 +262,11 @@ def _time(text: str) -> _Time | None:
     return _Time(hour * 60 + minute, "ap"[hour > 12] if hour > 12 or hour == 0 else "")
 
 
-def _by_time(said: str, meant: str, readings: Readings) -> bool | None:
-    given, wanted = _time(said), _time(meant)
+def _by_time(answer: str, gold: str, readings: Readings) -> bool | None:
+    given, wanted = _time(answer), _time(gold)
     if wanted is None:
         # A bare hour leaves the half of the day to the question.
-        return given.minutes % 720 == int(meant) % 12 * 60 if given and given.half and re.fullmatch(r"\d{1,2}", meant) else None
+        return given.minutes % 720 == int(gold) % 12 * 60 if given and given.half and re.fullmatch(r"\d{1,2}", gold) else None
     if given is None:
         return False
     if wanted.half and given.half:
@@ -274,12 +274,12 @@ def _by_time(said: str, meant: str, readings: Readings) -> bool | None:
     return not wanted.half and given.minutes % 720 == wanted.minutes % 720
 
 
-def _by_base(said: str, meant: str, readings: Readings) -> bool | None:
-    given, wanted = _IN_BASE.fullmatch(unspaced(said)), _IN_BASE.fullmatch(unspaced(meant))
+def _by_base(answer: str, gold: str, readings: Readings) -> bool | None:
+    given, wanted = _IN_BASE.fullmatch(unspaced(answer)), _IN_BASE.fullmatch(unspaced(gold))
     if given is None and wanted is None:
         return None
     if given is None or wanted is None:
-        numeral, other = (given or wanted), unspaced(meant if given else said)
+        numeral, other = (given or wanted), unspaced(gold if given else answer)
         assert numeral is not None
         return readings.base == "asked" and numeral[2].lstrip("0").casefold() == other.lstrip("0").casefold()
     bases = [_BASES.get(match[3] or match[4], match[3] or match[4]) for match in (given, wanted)]
@@ -289,24 +289,24 @@ def _by_base(said: str, meant: str, readings: Readings) -> bool | None:
 # --------------------------------------------------------------------------------------------------------------- units
 
 
-def _by_unit(said: str, meant: str, readings: Readings) -> _Verdict:
-    (said, unit), (meant, meant_unit) = split_unit(said), split_unit(meant)
-    said, meant = _signed(unspaced(said)), _signed(unspaced(meant))
+def _by_unit(answer: str, gold: str, readings: Readings) -> _Verdict:
+    (answer, unit), (gold, meant_unit) = split_unit(answer), split_unit(gold)
+    answer, gold = _signed(unspaced(answer)), _signed(unspaced(gold))
     kinds = [kind.measures if kind else "" for kind in (unit, meant_unit)]
     if readings.angles == "either" and "degrees" in kinds:
-        radians = [kind == "radians" or (not kind and "\\pi" in text) for kind, text in zip(kinds, (said, meant), strict=True)]
+        radians = [kind == "radians" or (not kind and "\\pi" in text) for kind, text in zip(kinds, (answer, gold), strict=True)]
         if any(radians):
-            said, meant = (
+            answer, gold = (
                 text if kind == "radians" or not kind else f"\\frac{{\\pi}}{{180}}\\cdot({text.rpartition('=')[2]})"
-                for text, kind in zip((said, meant), kinds, strict=True)
+                for text, kind in zip((answer, gold), kinds, strict=True)
             )
             unit = meant_unit = None
     if unit is not None and meant_unit is not None:
         if unit.measures != meant_unit.measures:
             return False
         if unit.factor != meant_unit.factor:
-            said, meant = _scaled(said, unit.factor), _scaled(meant, meant_unit.factor)
-    return _compare(said, meant, readings)
+            answer, gold = _scaled(answer, unit.factor), _scaled(gold, meant_unit.factor)
+    return _compare(answer, gold, readings)
 
 
 def _scaled(text: str, factor: Fraction) -> str:
@@ -344,19 +344,19 @@ def _exact(match: re.Match[str]) -> str:
 # --------------------------------------------------------------------------------------------------------------- shapes
 
 
-def _compare(said: str, meant: str, readings: Readings) -> _Verdict:
-    if said == meant != "":
+def _compare(answer: str, gold: str, readings: Readings) -> _Verdict:
+    if answer == gold != "":
         return True
-    if not said or not meant:
+    if not answer or not gold:
         return False
     for rule in (_by_names, _by_shape, _by_equations, _by_percent, _by_words, _by_numbers):
-        verdict = rule(said, meant, readings)
+        verdict = rule(answer, gold, readings)
         if verdict is not None:
             return verdict
-    if _is_foreign(said, meant):
+    if _is_foreign(answer, gold):
         return False
-    places = _places(said, meant, readings)
-    return [Demand([[[(_written(said, readings), _written(meant, readings), places)]]])]
+    places = _places(answer, gold, readings)
+    return [Demand([[[(_written(answer, readings), _written(gold, readings), places)]]])]
 
 
 def _all(pairs: list[tuple[str, str]], readings: Readings) -> _Verdict:
@@ -364,25 +364,25 @@ def _all(pairs: list[tuple[str, str]], readings: Readings) -> _Verdict:
     left: list[Demand] = []
     if len(pairs) > _MOST_PARTS:
         return False
-    for said, meant in pairs:
-        verdict = _compare(said, meant, readings)
+    for answer, gold in pairs:
+        verdict = _compare(answer, gold, readings)
         if verdict is False:
             return False
         left += verdict if isinstance(verdict, list) else []
     return left or True
 
 
-def _in_any_order(said: list[str], meant: list[str], covers: bool, readings: Readings) -> _Verdict:
+def _in_any_order(answers: list[str], golds: list[str], covers: bool, readings: Readings) -> _Verdict:
     """Pair the values of two lists, or of two sets if ``covers``."""
-    if not covers and len(said) != len(meant):
+    if not covers and len(answers) != len(golds):
         return False
-    if max(len(said), len(meant)) > _MOST_PARTS:
-        numbers = [{_number(value) for value in values} for values in (said, meant)]
-        return numbers[0] == numbers[1] and None not in numbers[0] and (covers or sorted(said) == sorted(meant))
+    if max(len(answers), len(golds)) > _MOST_PARTS:
+        numbers = [{_number(value) for value in values} for values in (answers, golds)]
+        return numbers[0] == numbers[1] and None not in numbers[0] and (covers or sorted(answers) == sorted(golds))
     table: list[list[list[Formulas] | None]] = []
-    for value in said:
+    for value in answers:
         row: list[list[Formulas] | None] = []
-        for other in meant:
+        for other in golds:
             verdict = _compare(value, other, readings)
             if isinstance(verdict, bool):
                 row.append([] if verdict else None)
@@ -423,20 +423,20 @@ class _Shape(NamedTuple):
 def _split(text: str, separators: str, *, thousands: bool = False) -> list[str]:
     """Split ``text`` at ``separators`` outside of brackets, with ``thousands`` except at commas inside a number."""
     inside = {
-        place
+        position
         for number in _GROUPED.finditer(text if thousands else "")
         if _NUMBER.fullmatch(number[0])
-        for place in range(*number.span())
+        for position in range(*number.span())
     }
     parts, depth, start = [], 0, 0
-    for place, mark in enumerate(text):
+    for position, mark in enumerate(text):
         depth += (mark in "([{") - (mark in ")]}")
         if depth or mark not in separators:
             continue
-        if mark == "," and thousands and place in inside:
+        if mark == "," and thousands and position in inside:
             continue
-        parts.append(text[start:place])
-        start = place + 1
+        parts.append(text[start:position])
+        start = position + 1
     return [*parts, text[start:]]
 
 
@@ -449,9 +449,9 @@ def _enclosed(text: str) -> str:
     if opening == "]" or (end == "[" and opening in "(["):
         return {"]": "("}.get(opening, opening) + {"[": ")"}.get(end, end)
     depth = 0
-    for place, mark in enumerate(text):
+    for position, mark in enumerate(text):
         depth += (mark in "([{") - (mark in ")]}")
-        if depth == 0 and place + 1 < len(text) and mark in ")]}":
+        if depth == 0 and position + 1 < len(text) and mark in ")]}":
             return ""
     return opening + end if depth == 0 else ""
 
@@ -483,8 +483,8 @@ def _shape(text: str) -> _Shape:
             return _Shape("tuple", parts, brackets)
         if brackets == "()" and _number(text) is None:
             return _shape(text[1:-1])
-    if (found := _range(text)) is not None:
-        return _Shape("interval", [found.low, found.high], found.brackets, found.name)
+    if (interval := _range(text)) is not None:
+        return _Shape("interval", [interval.low, interval.high], interval.brackets, interval.name)
     parts = _split(text, ",;", thousands=True)
     if len(parts) > 1:
         return _Shape("list", parts)
@@ -495,10 +495,10 @@ def _shape(text: str) -> _Shape:
     return _Shape("value", [text])
 
 
-def _by_shape(said: str, meant: str, readings: Readings) -> _Verdict | None:
+def _by_shape(answer: str, gold: str, readings: Readings) -> _Verdict | None:
     """Compare lists, sets, points and intervals: shape by shape, and value by value."""
-    given, wanted = _shape(said), _shape(meant)
-    if wanted.kind == "tuple" and (labelled := re.fullmatch(r"[A-Z](\(.+\))", said)):
+    given, wanted = _shape(answer), _shape(gold)
+    if wanted.kind == "tuple" and (labelled := re.fullmatch(r"[A-Z](\(.+\))", answer)):
         given = _shape(labelled[1])
     if wanted.kind == "tuple" and wanted.brackets == "()" and len(wanted.parts) == 2 and readings.pairs == "intervals":
         wanted = wanted._replace(kind="interval")
@@ -506,16 +506,16 @@ def _by_shape(said: str, meant: str, readings: Readings) -> _Verdict | None:
         given = given._replace(kind="interval")
     kinds = {given.kind, wanted.kind}
     if kinds == {"value"}:
-        related = bool(_RELATION.search(said)), bool(_RELATION.search(meant))
-        if related[0] is not related[1] and "=" not in said:
+        related = bool(_RELATION.search(answer)), bool(_RELATION.search(gold))
+        if related[0] is not related[1] and "=" not in answer:
             return False
-        if all(related) and _RELATION.match(said) and not _RELATION.match(meant):
-            answered = re.fullmatch(rf"{_NAME}([≤≥≠<>])(.+)", meant)  # \neq 3 answers x \neq 3
-            return _all([(said[1:], answered[2])], readings) if answered and said[0] == answered[1] else False
+        if all(related) and _RELATION.match(answer) and not _RELATION.match(gold):
+            answered = re.fullmatch(rf"{_NAME}([≤≥≠<>])(.+)", gold)  # \neq 3 answers x \neq 3
+            return _all([(answer[1:], answered[2])], readings) if answered and answer[0] == answered[1] else False
         inner = given.parts[0], wanted.parts[0]
-        return _compare(*inner, readings) if inner != (said, meant) else None
+        return _compare(*inner, readings) if inner != (answer, gold) else None
     if kinds <= {"set", "list", "value"}:
-        if "=" in said and given.kind == "value":
+        if "=" in answer and given.kind == "value":
             return None
         if kinds == {"set"} and not (given.parts and wanted.parts):
             return given.parts == wanted.parts
@@ -530,16 +530,16 @@ def _by_shape(said: str, meant: str, readings: Readings) -> _Verdict | None:
             return False
         return _all(list(zip(given.parts, wanted.parts, strict=True)), readings)
     if kinds == {"interval"}:
-        if given.name and wanted.name and given.name != wanted.name and _RELATION.search(meant):
+        if given.name and wanted.name and given.name != wanted.name and _RELATION.search(gold):
             return False
         if given.brackets != wanted.brackets:
             return False
         return _all(list(zip(given.parts, wanted.parts, strict=True)), readings)
     if kinds == {"union"}:
         return _in_any_order(given.parts, wanted.parts, covers=True, readings=readings)
-    if kinds == {"union", "value"} or (kinds == {"interval", "value"} and "\\cup" in said + meant):
+    if kinds == {"union", "value"} or (kinds == {"interval", "value"} and "\\cup" in answer + gold):
         return None
-    if "value" in kinds and "=" in said and given.kind == "value":
+    if "value" in kinds and "=" in answer and given.kind == "value":
         return None
     return False
 
@@ -561,16 +561,16 @@ def _range(text: str) -> _Range | None:
     """Read an inequality as an interval."""
     if "=" in text:
         return None
-    if found := _CHAIN.fullmatch(text):
-        low, first, name, second, high = found.groups()
+    if match := _CHAIN.fullmatch(text):
+        low, first, name, second, high = match.groups()
         if (first in "<≤") is not (second in "<≤") or _RELATION.search(low + high):
             return None
         if first in ">≥":
             low, first, second, high = high, second, first, low
         return _Range(("[" if first in "≤≥" else "(") + ("]" if second in "≤≥" else ")"), low, high, name)
-    found, turned = _HALF.fullmatch(text), _HALF_TURNED.fullmatch(text)
-    if found:
-        name, relation, bound = found.groups()
+    match, turned = _HALF.fullmatch(text), _HALF_TURNED.fullmatch(text)
+    if match:
+        name, relation, bound = match.groups()
     elif turned:
         name, relation, bound = turned[3], _TURNED[turned[2]], turned[1]
     else:
@@ -585,29 +585,29 @@ def _range(text: str) -> _Range | None:
 # ------------------------------------------------------------------------------------------------------------ equations
 
 
-def _by_names(said: str, meant: str, readings: Readings) -> _Verdict | None:
+def _by_names(answer: str, gold: str, readings: Readings) -> _Verdict | None:
     """Compare the values of named unknowns: by name, or in the order of the names."""
-    given, wanted = _assignments(said), _assignments(meant)
+    given, wanted = _assignments(answer), _assignments(gold)
     if wanted is None:
-        shape = _shape(meant)
+        shape = _shape(gold)
         if shape.kind == "list" and (values := _bare(shape.parts)) is not shape.parts:
-            shape = _shape(said)
+            shape = _shape(answer)
             return _in_any_order(_bare(shape.parts), values, shape.kind == "set", readings) if shape.kind != "tuple" else False
-        if "=" in meant:
-            return False if "=" not in said else [Demand([[[(_written(said, readings), _written(meant, readings), 0)]]])]
+        if "=" in gold:
+            return False if "=" not in answer else [Demand([[[(_written(answer, readings), _written(gold, readings), 0)]]])]
         if given is None or len({name for name, _ in given}) > 1:
             return None
         if len(given) == 1:  # x=5 answers 5
-            return _compare(given[0][1], meant, readings)
-        shape = _shape(meant)
-        parts = shape.parts if shape.kind in ("list", "set") else [meant]
+            return _compare(given[0][1], gold, readings)
+        shape = _shape(gold)
+        parts = shape.parts if shape.kind in ("list", "set") else [gold]
         return _in_any_order([value for _, value in given], parts, shape.kind == "set", readings)
     names, values = [name for name, _ in wanted], [value for _, value in wanted]
-    if given is None and len(values) == 1 and "=" in said:
-        return [Demand([[[(_written(said, readings), _written(meant, readings), 0)]]])]
+    if given is None and len(values) == 1 and "=" in answer:
+        return [Demand([[[(_written(answer, readings), _written(gold, readings), 0)]]])]
     if given is None:
-        shape = _shape(said)
-        parts = [said] if len(values) == 1 else shape.parts if shape.kind in ("list", "tuple", "set") else [said]
+        shape = _shape(answer)
+        parts = [answer] if len(values) == 1 else shape.parts if shape.kind in ("list", "tuple", "set") else [answer]
         if len(set(names)) < len(names):
             return _in_any_order(parts, values, False, readings)
         if shape.kind == "set" and len(values) > 1:
@@ -615,7 +615,7 @@ def _by_names(said: str, meant: str, readings: Readings) -> _Verdict | None:
         return _all(list(zip(parts, values, strict=True)), readings) if len(parts) == len(values) else False
     if sorted(name for name, _ in given) != sorted(names):
         if len(given) == len(wanted) == 1 and given[0][0] in values[0] and names[0] in given[0][1]:
-            return [Demand([[[(_written(said, readings), _written(meant, readings), 0)]]])]  # x=y-1 answers y=x+1
+            return [Demand([[[(_written(answer, readings), _written(gold, readings), 0)]]])]  # x=y-1 answers y=x+1
         return False
     if len(set(names)) < len(names):
         return _in_any_order([value for _, value in given], values, False, readings)
@@ -623,8 +623,8 @@ def _by_names(said: str, meant: str, readings: Readings) -> _Verdict | None:
 
 
 def _assignments(text: str) -> list[tuple[str, str]] | None:
-    if found := _TUPLE.fullmatch(text):
-        names, values = re.split("[,;]", found[1]), _split(found[2], ",;")
+    if match := _TUPLE.fullmatch(text):
+        names, values = re.split("[,;]", match[1]), _split(match[2], ",;")
         return list(zip(names, values, strict=True)) if len(names) == len(values) else None
     parts = [_ASSIGNMENT.fullmatch(part) for part in _split(text, ",;", thousands=True)]
     assigned = [(part[1], part[2]) for part in parts if part is not None]
@@ -633,91 +633,91 @@ def _assignments(text: str) -> list[tuple[str, str]] | None:
     return assigned
 
 
-def _by_equations(said: str, meant: str, readings: Readings) -> _Verdict | None:
+def _by_equations(answer: str, gold: str, readings: Readings) -> _Verdict | None:
     """Compare an equation with a value: ``f(2)=5`` and ``2+3=5`` answer 5.
 
     A part with an unknown names the value, where the value has none itself. Every other part must be equal to it.
     """
-    parts = _split(said, "=")
-    if len(parts) < 2 or "=" in meant:
+    parts = _split(answer, "=")
+    if len(parts) < 2 or "=" in gold:
         return None
     if parts[0] == "":
-        return len(parts) == 2 and _compare(parts[1], meant, readings)
-    if _unknowns(meant):
+        return len(parts) == 2 and _compare(parts[1], gold, readings)
+    if _unknowns(gold):
         first, *others = parts
         is_name = re.fullmatch(rf"{_NAME}|{_NAME}\(.*\)|[a-zA-Z ]+", first)
-        return _all([(part, meant) for part in (others if is_name else parts)], readings)
+        return _all([(part, gold) for part in (others if is_name else parts)], readings)
     *labels, last = parts
     if _unknowns(last) and not _BOUND.search(last):
         if re.fullmatch(_NAME, last) is None:
             return False
         labels, last = labels[:-1], labels[-1]  # 5=x
     values = [part for part in labels if not _unknowns(part)]
-    return _all([(part, meant) for part in (*values, last)], readings)
+    return _all([(part, gold) for part in (*values, last)], readings)
 
 
 def _unknowns(text: str) -> set[str]:
     """Return the letters and macros in ``text`` that are not constants, functions or operators."""
-    found = set()
+    unknowns = set()
     for match in _LETTERS.finditer(text):
         if match[1] is not None:
-            found |= {match[1]} - set(_OPERATORS)
+            unknowns |= {match[1]} - set(_OPERATORS)
         elif match[0] not in _FUNCTIONS:
-            found |= set(match[0]) - set("ei")
-    return found
+            unknowns |= set(match[0]) - set("ei")
+    return unknowns
 
 
 # ------------------------------------------------------------------------------------------------------ words and numbers
 
 
-def _by_percent(said: str, meant: str, readings: Readings) -> _Verdict | None:
-    given, wanted = (text.removesuffix("\\%") for text in (said, meant))
+def _by_percent(answer: str, gold: str, readings: Readings) -> _Verdict | None:
+    given, wanted = (text.removesuffix("\\%") for text in (answer, gold))
     if given.endswith("\\%"):
         return False
-    if (given == said) is (wanted == meant):
-        return _compare(given, wanted, readings) if given != said else None
-    bare = said if given == said else meant
+    if (given == answer) is (wanted == gold):
+        return _compare(given, wanted, readings) if given != answer else None
+    bare = answer if given == answer else gold
     if readings.percent == "unit":
         return _compare(given, wanted, readings)
     number = _number(bare)
     if readings.percent == "either" and number is not None and abs(number) > 1 and _compare(given, wanted, readings) is True:
         return True
     hundredth = Fraction(1, 100)
-    said, meant = (text if text is bare else _scaled(text[:-2], hundredth) for text in (said, meant))
-    return _compare(said, meant, readings)
+    answer, gold = (text if text is bare else _scaled(text[:-2], hundredth) for text in (answer, gold))
+    return _compare(answer, gold, readings)
 
 
-def _by_words(said: str, meant: str, readings: Readings) -> bool | None:
+def _by_words(answer: str, gold: str, readings: Readings) -> bool | None:
     """Compare letters that stand for themselves. The factors of a product may change order, letters of a name may not."""
-    said, meant = (re.sub(r"^\(([A-Z])\)$", r"\1", text) for text in (said, meant))
-    if meant == f"\\mathbb{{{said}}}":
+    answer, gold = (re.sub(r"^\(([A-Z])\)$", r"\1", text) for text in (answer, gold))
+    if gold == f"\\mathbb{{{answer}}}":
         return True
-    if _WORD.fullmatch(meant) or (_WORD.fullmatch(said) and not meant.islower()):
-        return said.casefold() == meant.casefold()
-    if said == meant:
+    if _WORD.fullmatch(gold) or (_WORD.fullmatch(answer) and not gold.islower()):
+        return answer.casefold() == gold.casefold()
+    if answer == gold:
         return True
     name = rf"{_NAME}'*"
-    return False if re.fullmatch(name, said) and re.fullmatch(name, meant) and "\\" not in said + meant else None
+    return False if re.fullmatch(name, answer) and re.fullmatch(name, gold) and "\\" not in answer + gold else None
 
 
-def _by_numbers(said: str, meant: str, readings: Readings) -> bool | None:
-    if re.search(r"\d [\d{]", said) and not re.search(r"\d [\d{]", meant):
+def _by_numbers(answer: str, gold: str, readings: Readings) -> bool | None:
+    if re.search(r"\d [\d{]", answer) and not re.search(r"\d [\d{]", gold):
         return False  # two numbers side by side are neither one number nor a product
-    said, meant = _ratio(said), _ratio(meant)
-    one, other = _number(_without_stray(said)), _number(meant)
-    if (one is None and other is not None and _unknowns(said) and not _BINDING.search(said)) or (
-        other is None and one is not None and _unknowns(meant) and not _BINDING.search(meant)
+    answer, gold = _ratio(answer), _ratio(gold)
+    number, wanted = _number(_without_stray(answer)), _number(gold)
+    if (number is None and wanted is not None and _unknowns(answer) and not _BINDING.search(answer)) or (
+        wanted is None and number is not None and _unknowns(gold) and not _BINDING.search(gold)
     ):
         return False  # 3m is not 3
-    if one is None or other is None:
+    if number is None or wanted is None:
         return None
-    places = _places(said, meant, readings)
-    return one == other if not places else abs(one - other) * 2 * 10**places <= 1
+    places = _places(answer, gold, readings)
+    return number == wanted if not places else abs(number - wanted) * 2 * 10**places <= 1
 
 
-def _places(said: str, meant: str, readings: Readings) -> int:
+def _places(answer: str, gold: str, readings: Readings) -> int:
     """Return to how many places the two are compared: those of the one that is a decimal, if enough; else 0."""
-    places = [len(match[1]) if (match := _PLACES.fullmatch(text)) else 0 for text in (said, meant)]
+    places = [len(match[1]) if (match := _PLACES.fullmatch(text)) else 0 for text in (answer, gold)]
     return max(places) if readings.decimals and min(places) == 0 and max(places) >= readings.decimals else 0
 
 
@@ -734,12 +734,12 @@ def _without_stray(text: str) -> str:
     return text[:-1] if text[-1:] in (")", "]") and not re.search(r"[(\[]", text) else text
 
 
-def _is_foreign(said: str, meant: str) -> bool:
-    """Whether ``said`` has words or signs that no formula of ``meant`` has, and that a worker would not notice."""
-    if bool(_REFUSED.search(said)) or said.count("'") != meant.count("'"):
+def _is_foreign(answer: str, gold: str) -> bool:
+    """Whether ``answer`` has words or signs that no formula of ``gold`` has, and that a worker would not notice."""
+    if bool(_REFUSED.search(answer)) or answer.count("'") != gold.count("'"):
         return True
-    letters = set("".join(_LETTERS.findall(meant)) + re.sub(r"\\[a-zA-Z]+", "", meant))
-    words = [match[0] for match in _LETTERS.finditer(said) if match[1] is None and len(match[0]) > 2]
+    letters = set("".join(_LETTERS.findall(gold)) + re.sub(r"\\[a-zA-Z]+", "", gold))
+    words = [match[0] for match in _LETTERS.finditer(answer) if match[1] is None and len(match[0]) > 2]
     return any(
         word not in _FUNCTIONS and not set(word) <= letters for word in words if word not in ("pmatrix", "bmatrix", "vmatrix")
     )
@@ -747,18 +747,18 @@ def _is_foreign(said: str, meant: str) -> bool:
 
 def _number(text: str) -> Fraction | None:
     sign, text = _sign_apart(text)
-    if found := _NUMBER.fullmatch(text):
-        power = int(found[2] or found[3] or 0)
+    if match := _NUMBER.fullmatch(text):
+        power = int(match[2] or match[3] or 0)
         if abs(power) > _LARGEST_POWER:
             return None
-        return sign * Fraction((found[1] or "1").replace(",", "").rstrip(".")) * Fraction(10) ** power
-    if found := _MIXED.fullmatch(text):
-        whole, above, below = map(int, found.groups())
-        return sign * (whole + Fraction(above, below)) if below else None
-    found = _FRACTION.fullmatch(text)
-    if found is None:
+        return sign * Fraction((match[1] or "1").replace(",", "").rstrip(".")) * Fraction(10) ** power
+    if match := _MIXED.fullmatch(text):
+        units, above, below = map(int, match.groups())
+        return sign * (units + Fraction(above, below)) if below else None
+    match = _FRACTION.fullmatch(text)
+    if match is None:
         return None
-    above, below = (int(part) for part in (found.group(1, 2) if found[1] else found.group(3, 4)))
+    above, below = (int(part) for part in (match.group(1, 2) if match[1] else match.group(3, 4)))
     return sign * Fraction(above, below) if below else None
 
 

@@ -128,11 +128,11 @@ class CodeJudge:
             reply: bytes | None = None
             budget = _Budget()
             for _ in range(self.calls_per_check):
-                said = await tester.ask(reply, wall_seconds=self.wall_seconds)
-                if said.frame is None or said.frame[:1] != b"C":
-                    return _check_verdict(said)
+                judged = await tester.ask(reply, wall_seconds=self.wall_seconds)
+                if judged.frame is None or judged.frame[:1] != b"C":
+                    return _check_verdict(judged)
                 try:
-                    reply = await self._relay(line, said.frame[1:], budget)
+                    reply = await self._relay(line, judged.frame[1:], budget)
                 except _Unjudged as end:  # an exception in its place could be one that the tests expect
                     return CodeVerdict(0, 1, str(end), end.killed_by)
         return CodeVerdict(0, 1, f"the tests called the candidate more than {self.calls_per_check} times")
@@ -277,13 +277,13 @@ def _value(judged: Judged) -> Tree:
 def _why(judged: Judged) -> str:
     if judged.killed_by is not None:
         return f"killed: {judged.killed_by}"
-    said = judged.problem if judged.frame is None else judged.frame[1:].decode(errors="replace")
-    return said[:_SHOWN] or "no answer"
+    message = judged.problem if judged.frame is None else judged.frame[1:].decode(errors="replace")
+    return message[:_SHOWN] or "no answer"
 
 
-def _check_verdict(said: Judged) -> CodeVerdict:
-    passed = said.frame == b"G"
-    return CodeVerdict(int(passed), 1, "" if passed else _why(said), said.killed_by)
+def _check_verdict(judged: Judged) -> CodeVerdict:
+    passed = judged.frame == b"G"
+    return CodeVerdict(int(passed), 1, "" if passed else _why(judged), judged.killed_by)
 
 
 def _call_source(call: list[Tree]) -> bytes:

@@ -95,7 +95,7 @@ class _Reader:
 def _field_names(fields: list[object]) -> tuple[str, ...]:
     names = tuple(str(name) for name in fields)
     # _1 is the name that rename=True gives the second field if its own cannot be one.
-    good = [(name.isidentifier() and not name.startswith("_")) or name == f"_{place}" for place, name in enumerate(names)]
+    good = [(name.isidentifier() and not name.startswith("_")) or name == f"_{index}" for index, name in enumerate(names)]
     if len(set(names)) != len(names) or not all(good):
         raise BadValue("the fields of a named tuple must have different names")
     return names

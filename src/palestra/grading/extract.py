@@ -65,8 +65,8 @@ def stated_answer(text: str) -> str | None:
 
 def first_stated_answer(text: str) -> str | None:
     r"""Return the complete ``\boxed{…}`` or ``<answer>…</answer>`` that begins first; ``None`` if there is neither."""
-    found = [place for place in (_first_box(text), _first_tag(text)) if place is not None]
-    return text[slice(*min(found))].strip() if found else None
+    spans = [span for span in (_first_box(text), _first_tag(text)) if span is not None]
+    return text[slice(*min(spans))].strip() if spans else None
 
 
 def _first_box(text: str) -> tuple[int, int] | None:
@@ -75,18 +75,18 @@ def _first_box(text: str) -> tuple[int, int] | None:
     # Where the content of each open box begins, or 0 for a brace, and how many: one turn per run of equal braces.
     open_: list[tuple[int, int]] = []
     for run in _BOXES_AND_BRACES.finditer(text):
-        place, end = run.span()
-        if text[place] != "}":
-            open_.append((0, end - place) if text[place] == "{" else (end, 1))
+        position, end = run.span()
+        if text[position] != "}":
+            open_.append((0, end - position) if text[position] == "{" else (end, 1))
             continue
-        while open_ and place < end:
+        while open_ and position < end:
             start, count = open_.pop()
-            closed = min(count, end - place)
+            closed = min(count, end - position)
             if closed < count:
                 open_.append((start, count - closed))
             elif start and (first is None or start < first[0]):
-                first = start, place
-            place += closed
+                first = start, position
+            position += closed
             if first and not open_:
                 return first
     return first
@@ -94,8 +94,8 @@ def _first_box(text: str) -> tuple[int, int] | None:
 
 def _first_tag(text: str) -> tuple[int, int] | None:
     """Return where the content of the first complete tag begins and ends."""
-    found = _TAG.search(text)
-    return None if found is None else found.span(1)
+    match = _TAG.search(text)
+    return None if match is None else match.span(1)
 
 
 _FENCE = re.compile(r"([ \t]*)(`{3,}(?=[^`]*$)|~{3,})(.*)")
@@ -108,7 +108,7 @@ def fenced_code(text: str, *languages: str) -> str | None:
     close it, indented at most three spaces deeper. The lines inside lose the indentation of the opening. Blocks in other
     languages are skipped. The language is the first word after the fence.
     """
-    found: str | None = None
+    last: str | None = None
     opening: tuple[str, str, str] | None = None
     block: list[str] = []
     for written in text.split("\n"):
@@ -127,13 +127,13 @@ def fenced_code(text: str, *languages: str) -> str | None:
         ):
             language = (info.split() or [""])[0].lower()
             if not languages or language in languages:
-                found = "\n".join(block)
+                last = "\n".join(block)
             opening = None
         else:
             block.append(line[_common(line, indent) :])
-    return found
+    return last
 
 
 def _common(line: str, indent: str) -> int:
     """Return how many characters of ``indent`` the line begins with."""
-    return next((place for place, (ours, theirs) in enumerate(zip(line, indent, strict=False)) if ours != theirs), len(indent))
+    return next((width for width, (ours, theirs) in enumerate(zip(line, indent, strict=False)) if ours != theirs), len(indent))

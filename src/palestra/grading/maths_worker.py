@@ -68,32 +68,32 @@ def equal(gold: str, answer: str, places: int = 0) -> bool:
     from sympy import Basic, Eq, Expr, FiniteSet, MatrixBase, N, Set, Tuple, nan, simplify, zoo
     from sympy.core.relational import Relational
 
-    one, other = parsed(gold), parsed(answer)
-    for side in (one, other):
+    wanted, given = parsed(gold), parsed(answer)
+    for side in (wanted, given):
         if isinstance(side, Basic) and side.has(nan, zoo):  # what has no value equals nothing
             return False
     if places:
-        return bool(abs(N(one - other, places + 30)) * 10**places <= 0.5)
-    if isinstance(one, Eq) and isinstance(other, Eq):
+        return bool(abs(N(wanted - given, places + 30)) * 10**places <= 0.5)
+    if isinstance(wanted, Eq) and isinstance(given, Eq):
         # Equations have the same solutions if one is a multiple of the other; math-verify takes any two without a solution.
-        ratio = simplify((one.lhs - one.rhs) / (other.lhs - other.rhs))
+        ratio = simplify((wanted.lhs - wanted.rhs) / (given.lhs - given.rhs))
         return bool(ratio.is_number and ratio.is_finite and not ratio.is_zero)
-    if isinstance(one, Relational) and isinstance(other, Relational):
-        return one.free_symbols == other.free_symbols and bool(sympy_compare_relational(one, other, 6, 30))
-    if isinstance(one, MatrixBase) and isinstance(other, MatrixBase):
-        return one.shape == other.shape and all(same_value(*pair) for pair in zip(one.flat(), other.flat(), strict=True))
-    if isinstance(one, Expr) and isinstance(other, Expr):
-        return same_value(one, other)
-    if isinstance(one, (Set, Tuple)) and isinstance(other, (Set, Tuple)):
-        return isinstance(one, FiniteSet) is isinstance(other, FiniteSet) and bool(sympy_compare_sets(one, other, 6, 30))
-    return bool(one == other)
+    if isinstance(wanted, Relational) and isinstance(given, Relational):
+        return wanted.free_symbols == given.free_symbols and bool(sympy_compare_relational(wanted, given, 6, 30))
+    if isinstance(wanted, MatrixBase) and isinstance(given, MatrixBase):
+        return wanted.shape == given.shape and all(same_value(*pair) for pair in zip(wanted.flat(), given.flat(), strict=True))
+    if isinstance(wanted, Expr) and isinstance(given, Expr):
+        return same_value(wanted, given)
+    if isinstance(wanted, (Set, Tuple)) and isinstance(given, (Set, Tuple)):
+        return isinstance(wanted, FiniteSet) is isinstance(given, FiniteSet) and bool(sympy_compare_sets(wanted, given, 6, 30))
+    return bool(wanted == given)
 
 
-def same_value(one: Any, other: Any) -> bool:
+def same_value(left: Any, right: Any) -> bool:
     """Return whether two expressions have the same value."""
     from math_verify.grader import sympy_numeric_eq, sympy_symbolic_eq
 
-    return bool(one == other or sympy_numeric_eq(one, other, 6, 30) or sympy_symbolic_eq(one, other))
+    return bool(left == right or sympy_numeric_eq(left, right, 6, 30) or sympy_symbolic_eq(left, right))
 
 
 def matched(options: list[list[Any]], covers: bool) -> bool:

@@ -75,7 +75,7 @@ _SAME: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
     (r"\\colon(?![a-zA-Z])", ":"),
     (r"(?<=\d) ?x ?(?=10 ?\^)", r"\\times "),
     (r"\\b?mod(?![a-zA-Z])", " mod "),
-    (r"\\begin *\{(?:cases|aligned)\}([^&]*?)\\end *\{(?:cases|aligned)\}", lambda found: re.sub(r"\\\\", ",", found[1])),
+    (r"\\begin *\{(?:cases|aligned)\}([^&]*?)\\end *\{(?:cases|aligned)\}", lambda match: re.sub(r"\\\\", ",", match[1])),
     (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
     (r"\\(?:left|right|[bB]igg?[lr]?)(?=[^a-zA-Z]|\\)(?:\.)?", ""),
     (r"\\(?:displaystyle|textstyle|limits|nolimits|phantom\{\})", ""),
@@ -144,8 +144,8 @@ def spaced(text: str) -> str:
         if text.startswith(opening) and text.endswith(end) and len(text) >= len(opening) + len(end):
             text = text[len(opening) : len(text) - len(end)].strip()
     text = _VULGAR.sub(_vulgar, text)
-    text = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ⁽⁾]+", lambda found: f"^{{{found[0].translate(_RAISED)}}}", text)
-    text = re.sub("[₀₁₂₃₄₅₆₇₈₉₊₋ₙ]+", lambda found: f"_{{{found[0].translate(_LOWERED)}}}", text)
+    text = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ⁽⁾]+", lambda match: f"^{{{match[0].translate(_RAISED)}}}", text)
+    text = re.sub("[₀₁₂₃₄₅₆₇₈₉₊₋ₙ]+", lambda match: f"_{{{match[0].translate(_LOWERED)}}}", text)
     for root, macro in _ROOTS.items():
         text = text.replace(root, macro)
     text = unicodedata.normalize("NFKC", text.translate(_TRANSLATED))
@@ -153,9 +153,9 @@ def spaced(text: str) -> str:
         text = pattern.sub(by, text)
     text = re.sub(r"\s+", " ", text).strip()
     text = _REPEATING.sub(_repeated, text)
-    text = re.sub(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.,])", lambda found: found[0].replace(".", ""), text)
+    text = re.sub(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.,])", lambda match: match[0].replace(".", ""), text)
     text = re.sub(r"(?<=[\d)}]) ?, (?=[-+]?[\d\\(])|(?<=\d) ,(?=\d)", ";", text)
-    text = _GROUPS.sub(lambda found: found[0].replace(" ", ""), text)
+    text = _GROUPS.sub(lambda match: match[0].replace(" ", ""), text)
     return _MIXED.sub(_mixed, text)
 
 
@@ -172,16 +172,16 @@ def _repeated(match: "re.Match[str]") -> str:
     return f"\\frac{{{above}}}{{{below}}}"
 
 
-def _vulgar(found: "re.Match[str]") -> str:
-    above, _, below = unicodedata.normalize("NFKC", found[2]).partition("⁄")
-    return f"{found[1]}\\frac{{{above}}}{{{below}}}"
+def _vulgar(match: "re.Match[str]") -> str:
+    above, _, below = unicodedata.normalize("NFKC", match[2]).partition("⁄")
+    return f"{match[1]}\\frac{{{above}}}{{{below}}}"
 
 
-def _mixed(found: "re.Match[str]") -> str:
-    whole, above, below = found[1], found[2] or found[4], found[3] or found[5]
+def _mixed(match: "re.Match[str]") -> str:
+    units, above, below = match[1], match[2] or match[4], match[3] or match[5]
     if int(above) >= int(below):
-        return found[0]  # 2 7/3 is not a mixed number
-    return f"({whole}+\\frac{{{above}}}{{{below}}})"
+        return match[0]  # 2 7/3 is not a mixed number
+    return f"({units}+\\frac{{{above}}}{{{below}}})"
 
 
 def _braced(text: str) -> str:
@@ -197,12 +197,12 @@ def _braced(text: str) -> str:
 def _unrounded(text: str) -> str:
     """Return ``text`` with braces for the round brackets of a root or exponent. One pass, so the cost is linear."""
     marks, opened = list(text), list[tuple[int, bool]]()
-    for found in _ROUND.finditer(text):
-        if found[0] != ")":
-            opened.append((found.end() - 1, found[1] is not None))
+    for match in _ROUND.finditer(text):
+        if match[0] != ")":
+            opened.append((match.end() - 1, match[1] is not None))
         elif opened:
             start, is_argument = opened.pop()
             if is_argument:
-                marks[start], marks[found.start()] = "{", "}"
+                marks[start], marks[match.start()] = "{", "}"
                 marks[start - 1] = marks[start - 1].strip()
     return "".join(marks)

@@ -23,7 +23,7 @@ __all__ = ["exact_match", "f1", "normalize", "too_long"]
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _MARKS = "-.+#*/:^=<>~!%‰&"
-_PRIVATE = {mark: chr(0xE000 + place) for place, mark in enumerate(_MARKS)}
+_PRIVATE = {mark: chr(0xE000 + number) for number, mark in enumerate(_MARKS)}
 """Placeholder for a kept mark while punctuation is removed."""
 _BACK = str.maketrans({private: mark for mark, private in _PRIVATE.items()})
 _TYPOGRAPHY = str.maketrans(

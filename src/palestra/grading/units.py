@@ -84,16 +84,16 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
             return text.removesuffix(sign.strip()).strip(), _UNITS[name]
     if degrees := _DEGREES.match(text):
         return degrees[1], _UNITS[f"^\\circ{degrees[2]}"]
-    found = _TRAILING.match(text)
-    if found is None:
+    match = _TRAILING.match(text)
+    if match is None:
         return _split_noun(text)
-    above, below = _unit(*found.group(2, 3, 4, 5)), _unit(*found.group(6, 7, 8, 9)) if found[7] else Unit("", Fraction(1))
+    above, below = _unit(*match.group(2, 3, 4, 5)), _unit(*match.group(6, 7, 8, 9)) if match[7] else Unit("", Fraction(1))
     # One letter directly after a number is a variable: 5m is 5 times m.
-    letter = len(found[3]) == 1 and not text[found.start(3) - 1].isspace()
+    letter = len(match[3]) == 1 and not text[match.start(3) - 1].isspace()
     if above is None or below is None or letter:
         return _split_noun(text)
     kind = f"{above.measures}/{below.measures}" if below.measures else above.measures
-    return found[1].strip(), Unit(kind, above.factor / below.factor)
+    return match[1].strip(), Unit(kind, above.factor / below.factor)
 
 
 def _split_noun(text: str) -> tuple[str, Unit | None]:

@@ -233,25 +233,25 @@ class _Comparison:
         given_to: dict[int, int] = {}  # the same the other way around
         equal: dict[int, list[int]] = {}
 
-        def equals(place: int) -> list[int]:
-            if place not in equal:
-                near = candidates.of(expected[place])
+        def equals(item: int) -> list[int]:
+            if item not in equal:
+                near = candidates.of(expected[item])
                 self._steps -= len(near)
                 if self._steps < 0:
                     raise BadValue("the value has too many unordered floats to be compared")
-                equal[place] = [other for other in near if self.same(expected[place].tree, got[other].tree)]
-            return equal[place]
+                equal[item] = [other for other in near if self.same(expected[item].tree, got[other].tree)]
+            return equal[item]
 
         for start in range(len(expected)):
             reached: dict[int, int] = {}  # item of got → item of expected from which the path came
             pending, free = [start], -1
             while pending and free < 0:
-                place = pending.pop()
-                for other in equals(place):
+                item = pending.pop()
+                for other in equals(item):
                     self._steps -= 1
                     if other in reached:
                         continue
-                    reached[other] = place
+                    reached[other] = item
                     if other not in partner_of:
                         free = other
                         break
@@ -259,9 +259,9 @@ class _Comparison:
             if free < 0:
                 return False
             while free >= 0:  # turn the path around
-                place = reached[free]
-                before = given_to.get(place, -1)
-                partner_of[free], given_to[place] = place, free
+                item = reached[free]
+                before = given_to.get(item, -1)
+                partner_of[free], given_to[item] = item, free
                 free = before
         return True
 
@@ -314,7 +314,7 @@ class _Candidates:
         self._tolerance = tolerance
         ordered = not any(_has_unordered_floats(item.tree) for item in (expected[0], got[0]))
         width = len(expected[0].floats) if ordered else 0
-        distinct = [len({item.floats[place] for item in expected}) for place in range(width)]
+        distinct = [len({item.floats[position] for item in expected}) for position in range(width)]
         self._place = distinct.index(max(distinct)) if distinct else None
         self._sorted = sorted((self._measure(item), other) for other, item in enumerate(got))
 

@@ -317,7 +317,7 @@ _AND_SHARE = re.compile(r"^(\d{1,9}) and (?:a|one) (half|third|quarter|fourth)\b
 
 def valued(text: str) -> str:
     r"""Return ``text`` with the words of value after its number as a formula: ``5 dozen eggs`` is ``(5\cdot 12) eggs``."""
-    text = _AND_SHARE.sub(lambda found: f"({found[1]}+\\frac{{1}}{{{SHARES[found[2]]}}})", text)
+    text = _AND_SHARE.sub(lambda share: f"({share[1]}+\\frac{{1}}{{{SHARES[share[2]]}}})", text)
     match = _WORDS.match(text)
     if match is None or not match[1]:
         return text
@@ -342,10 +342,10 @@ def counted(text: str) -> tuple[str, str]:
     if len(words) == 1 and len(words[0]) < 3:
         return text, ""
     if "of" in words[1:-1]:
-        place = words.index("of")
-        if len(words) > place + 3 or any(_changes(word) for word in words[place + 1 :]):
+        position = words.index("of")
+        if len(words) > position + 3 or any(_changes(word) for word in words[position + 1 :]):
             return text, ""
-        words = words[:place]
+        words = words[:position]
     while len(words) > 1 and words[-1] in _AFTER:
         words.pop()
     *adjectives, noun = words

@@ -309,15 +309,15 @@ def _is_set(future: "asyncio.Future[None]") -> bool:
     return future.done() and not future.cancelled()
 
 
-def _tell(exited: "asyncio.Future[Exit]", code: int, said: str, cpu_seconds: float, peak: int) -> None:
-    if said == NOT_STARTED:
+def _tell(exited: "asyncio.Future[Exit]", code: int, report: str, cpu_seconds: float, peak: int) -> None:
+    if report == NOT_STARTED:
         exited.set_exception(InfrastructureError("the launcher could not start a box: see its standard error"))
         exited.exception()  # marked as retrieved: asyncio must not log a box that no code waits for
     else:
-        exited.set_result(Exit(code, _reason(said, code), cpu_seconds, peak))
+        exited.set_result(Exit(code, _reason(report, code), cpu_seconds, peak))
 
 
-def _reason(said: str, code: int) -> KilledBy | None:
-    if said:
-        return KilledBy(said)
+def _reason(report: str, code: int) -> KilledBy | None:
+    if report:
+        return KilledBy(report)
     return KilledBy.CPU_TIME if code in (128 + 24, -24) else None

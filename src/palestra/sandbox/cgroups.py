@@ -40,24 +40,24 @@ def _tried(_user: int) -> Hierarchy | None:
         return None
     with open("/proc/self/cgroup") as groups, open("/proc/self/mountinfo") as mounts:
         places = candidates(groups.read(), mounts.read())
-    return next((place for place in places if _works(place)), None)
+    return next((hierarchy for hierarchy in places if _works(hierarchy)), None)
 
 
 def candidates(groups: str, mounts: str) -> list[Hierarchy]:
     """Return the places to try, best first, from the contents of ``/proc/self/cgroup`` and ``/proc/self/mountinfo``."""
-    own = {controller: path for _, names, path in _lines(groups) for controller in names.split(",")}
-    found: list[Hierarchy] = []
+    own_paths = {controller: path for _, names, path in _lines(groups) for controller in names.split(",")}
+    hierarchies: list[Hierarchy] = []
     for root, point, kind, options in _mounts(mounts):
-        if kind == "cgroup2" and "" in own:
-            below = _below(own[""], root)
+        if kind == "cgroup2" and "" in own_paths:
+            below = _below(own_paths[""], root)
             if below is not None:
                 folder = os.path.normpath(f"{point}/{below}")
-                found += [Hierarchy(2, folder), *([Hierarchy(2, os.path.dirname(folder))] if below else [])]
-        elif kind == "cgroup" and "memory" in options and "memory" in own:
-            below = _below(own["memory"], root)
+                hierarchies += [Hierarchy(2, folder), *([Hierarchy(2, os.path.dirname(folder))] if below else [])]
+        elif kind == "cgroup" and "memory" in options and "memory" in own_paths:
+            below = _below(own_paths["memory"], root)
             if below is not None:
-                found.append(Hierarchy(1, os.path.normpath(f"{point}/{below}")))
-    return sorted(found, key=lambda place: -place.version)
+                hierarchies.append(Hierarchy(1, os.path.normpath(f"{point}/{below}")))
+    return sorted(hierarchies, key=lambda hierarchy: -hierarchy.version)
 
 
 def _lines(groups: str) -> list[list[str]]:
@@ -81,11 +81,11 @@ def _below(path: str, root: str) -> str | None:
     return path[len(root) :].strip("/") if path == root or path.startswith(f"{root}/") else None
 
 
-def _works(place: Hierarchy) -> bool:
-    if not os.access(f"{place.folder}/cgroup.procs", os.W_OK):
+def _works(hierarchy: Hierarchy) -> bool:
+    if not os.access(f"{hierarchy.folder}/cgroup.procs", os.W_OK):
         return False
     try:
-        groups = Groups(place, 2**30, name=f"{_PREFIX}trial-{os.getpid()}")
+        groups = Groups(hierarchy, 2**30, name=f"{_PREFIX}trial-{os.getpid()}")
     except OSError:
         return False
     try:
@@ -99,8 +99,8 @@ def _works(place: Hierarchy) -> bool:
 class Groups:
     """The groups of one launcher's boxes, each with the same limit."""
 
-    def __init__(self, place: Hierarchy, limit: int, name: str = "") -> None:
-        self.version, self._parent = place
+    def __init__(self, hierarchy: Hierarchy, limit: int, name: str = "") -> None:
+        self.version, self._parent = hierarchy
         self.limit = limit
         self.folder = f"{self._parent}/{name or f'{_PREFIX}{os.getpid()}'}"
         self._free: deque[str] = deque()

@@ -100,10 +100,10 @@ class _Container:
                 await self._until(lambda: self._marked() is not None)
         except TimeoutError:
             await self.kill(KilledBy.WALL_CLOCK)
-        found = self._marked()
-        if found is None:
+        marked = self._marked()
+        if marked is None:
             return None
-        at, answer = found
+        at, answer = marked
         del self._out[at:]
         return answer
 
@@ -330,12 +330,12 @@ class Runsc(_Containers):
 
 
 def _files(wanted: Sequence[str], packed: bytes) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     at = 0
     for path in wanted:
         size = int.from_bytes(packed[at : at + 4], "big")
         item = packed[at + 4 : at + 4 + size]
         at += 4 + size
         if item[:1] == b"1":
-            found[path] = item[1:]
-    return found
+            files[path] = item[1:]
+    return files

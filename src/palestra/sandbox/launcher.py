@@ -97,8 +97,8 @@ class Launcher:
         """Whether the box that is started continues what an agent has left."""
         self.boxes: dict[int, LaunchedBox] = {}
         self.by_pid: dict[int, LaunchedBox] = {}
-        place = config["cgroup"]
-        self.groups = Groups(Hierarchy(*place), config["memory"]) if place else None
+        cgroup = config["cgroup"]
+        self.groups = Groups(Hierarchy(*cgroup), config["memory"]) if cgroup else None
         self.watch: MemoryWatch[LaunchedBox] = MemoryWatch(config["memory"])
 
     @staticmethod
@@ -206,18 +206,18 @@ class Launcher:
         filter_fd = os.open(f"/proc/self/fd/{self.filter}", os.O_RDONLY)  # opened again, so that it is read from the start
         # Move them out of the way first: a descriptor may have the number that another one needs.
         clear = [fcntl.fcntl(fd, fcntl.F_DUPFD, 100) for fd in (nothing, out, err, control, filter_fd)]
-        for place, fd in enumerate(clear):
-            os.dup2(fd, place)
+        for target, fd in enumerate(clear):
+            os.dup2(fd, target)
         os.closerange(len(clear), 65536)
         if group:
             join(group)
         with open("/proc/self/oom_score_adj", "w") as file:  # if memory runs out, the kernel kills a box first
             file.write("1000")
         if self.config["uid"]:
-            own = self.config["uid"] + number % 1024
+            uid = self.config["uid"] + number % 1024
             os.setgroups([])
-            os.setresgid(own, own, own)
-            os.setresuid(own, own, own)
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
         for which, wanted in self.limits:
             hard = resource.getrlimit(which)[1]  # the host's own limit may be lower
             value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

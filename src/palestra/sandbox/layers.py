@@ -134,7 +134,7 @@ def _make(folder: int, name: str, file: NewFile, owner: int) -> None:
 
 def read_tree(layer: int, folder: str, limit: int) -> list[Entry]:
     """Return everything below ``folder``, sorted by path, at most 5,000 entries and ``limit`` bytes in all."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     left = limit
     for path, mode in _walk(layer, folder):
         content: bytes | None = None
@@ -144,10 +144,10 @@ def read_tree(layer: int, folder: str, limit: int) -> list[Entry]:
                 left -= len(content)
             except OSError:
                 content = None
-        found.append(Entry(path, mode, content))
-        if len(found) >= _MOST_ENTRIES:
+        entries.append(Entry(path, mode, content))
+        if len(entries) >= _MOST_ENTRIES:
             break
-    return sorted(found)
+    return sorted(entries)
 
 
 def _walk(layer: int, folder: str, owner: int | None = None) -> Iterator[tuple[str, int]]:
@@ -206,17 +206,17 @@ def copy_of(layer: int, path: str, limit: int) -> list[NewFile]:
     entries = list(_walk(layer, path, status.st_uid)) if stat.S_ISDIR(status.st_mode) else [(path, status.st_mode)]
     if len(entries) > _MOST_ENTRIES:
         raise OSError(errno.EFBIG, f"more than {_MOST_ENTRIES} files", path)
-    if any(stat.S_ISDIR(mode) and _is_deep(place) for place, mode in entries):
+    if any(stat.S_ISDIR(mode) and _is_deep(inner) for inner, mode in entries):
         raise OSError(errno.ENAMETOOLONG, f"a folder in it has a path of more than {_LONGEST} characters", path)
-    found, left = [], limit
-    for place, mode in entries:
+    files, left = [], limit
+    for inner, mode in entries:
         if stat.S_ISREG(mode):
-            content = fetch_file(layer, place, left)
+            content = fetch_file(layer, inner, left)
             left -= len(content)
-            found.append(NewFile(place, content, mode & 0o777))
+            files.append(NewFile(inner, content, mode & 0o777))
         elif stat.S_ISLNK(mode):
-            found.append(NewFile(place, link=_target(layer, place)))
-    return found
+            files.append(NewFile(inner, link=_target(layer, inner)))
+    return files
 
 
 def _target(layer: int, path: str) -> str:
@@ -235,16 +235,16 @@ def files_of(folder: Path, target: str) -> list[NewFile]:
     """
     if folder.is_symlink():
         raise UsageError(f"{folder} is a link, and is not followed: put the folder itself in its place")
-    found = []
+    copies = []
     for above, folders, files in sorted(os.walk(folder)):
         for name in sorted([*files, *(name for name in folders if os.path.islink(os.path.join(above, name)))]):
             path = Path(above, name)
             inside = f"{target}/{path.relative_to(folder)}".strip("/")
             if path.is_symlink():
-                found.append(NewFile(inside, link=os.readlink(path)))
+                copies.append(NewFile(inside, link=os.readlink(path)))
             else:
-                found.append(NewFile(inside, path.read_bytes(), path.stat().st_mode & 0o777))
-    return found
+                copies.append(NewFile(inside, path.read_bytes(), path.stat().st_mode & 0o777))
+    return copies
 
 
 def names_in(layer: int, folder: str) -> list[tuple[str, int]]:

@@ -207,8 +207,8 @@ class _LocalTests(_OpenBox, TestLine):
 
 
 def _with_files(box: Box, outcome: Outcome, wanted: Sequence[str], limits: Limits) -> Outcome:
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     for path in wanted:
         with contextlib.suppress(FileNotFoundError, PermissionError):
-            found[path] = fetch_file(box.folder, f"work/{path}", limits.file_bytes)
-    return Outcome(**{**vars(outcome), "files": found}) if found else outcome
+            files[path] = fetch_file(box.folder, f"work/{path}", limits.file_bytes)
+    return Outcome(**{**vars(outcome), "files": files}) if files else outcome

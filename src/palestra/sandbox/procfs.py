@@ -51,13 +51,13 @@ def children_of(pid: int) -> list[int]:
 
 def descendants_of(pid: int) -> list[int]:
     """Return all processes below ``pid``."""
-    found: list[int] = []
+    descendants: list[int] = []
     pending = [pid]
-    while pending and len(found) < MOST_DESCENDANTS:
+    while pending and len(descendants) < MOST_DESCENDANTS:
         children = children_of(pending.pop())
-        found.extend(children)
+        descendants.extend(children)
         pending.extend(children)
-    return found
+    return descendants
 
 
 def anonymous_bytes(pid: int) -> int:

@@ -185,8 +185,8 @@ def require_boxes(limits: Limits, python: str = "/usr/bin/python3") -> None:
     except subprocess.TimeoutExpired:
         raise MissingExtra(f"an empty box did not end within {_PROOF_SECONDS:g} s: see `palestra doctor`") from None
     if done.returncode:
-        said = explained(done.stderr.decode(errors="replace").strip()[:500])
-        raise MissingExtra(f"this machine cannot start a box: {said}")
+        message = explained(done.stderr.decode(errors="replace").strip()[:500])
+        raise MissingExtra(f"this machine cannot start a box: {message}")
     _proven.add((limits, python))
 
 

@@ -89,26 +89,26 @@ class RootCache:
     def images(self) -> dict[str, str]:
         """Return the names of images → the keys of their root file systems."""
         try:
-            found: dict[str, str] = json.loads((self.folder / "images.json").read_text())
+            keys: dict[str, str] = json.loads((self.folder / "images.json").read_text())
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
             raise UsageError(f"{self.folder}/images.json cannot be read: {error}") from None
-        return found
+        return keys
 
     def find(self, image: str) -> Root | None:
         """Return the root file system of ``image``, or ``None``."""
         key = self.images().get(image, "")
         if key == HOST:
             return Root(HOST, "", image=image)
-        place = self.folder / "roots" / key
-        if not key or not place.is_dir():
+        folder = self.folder / "roots" / key
+        if not key or not folder.is_dir():
             return None
-        config: dict[str, Any] = json.loads((place / "image.json").read_text())
+        config: dict[str, Any] = json.loads((folder / "image.json").read_text())
         variables = dict(word.split("=", 1) for word in config.get("Env") or () if "=" in word)
         owners = frozenset(config["Owners"]) if "Owners" in config else None
         workdir, user = (config.get(name) or "" for name in ("WorkingDir", "User"))
-        return Root(key, str(place / "root"), variables, workdir, image, user, owners)
+        return Root(key, str(folder / "root"), variables, workdir, image, user, owners)
 
     def use_host(self, image: str) -> None:
         """Let ``image`` mean this machine's ``/usr``."""
@@ -125,9 +125,9 @@ class RootCache:
                 key = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise UsageError(f"the archive {archive} cannot be read: {error.strerror}") from None
-        place = self.folder / "roots" / key
-        if not place.is_dir():
-            with drafted(place) as draft:
+        folder = self.folder / "roots" / key
+        if not folder.is_dir():
+            with drafted(folder) as draft:
                 (draft / "root").mkdir()
                 config = unpack_image(archive, draft / "root")
                 (draft / "image.json").write_text(json.dumps(config))
@@ -162,23 +162,23 @@ class RootCache:
 
 
 @contextmanager
-def drafted(place: Path) -> Iterator[Path]:
-    """Yield a folder that becomes ``place`` at the end of the block. If another process is first, its folder stays.
+def drafted(target: Path) -> Iterator[Path]:
+    """Yield a folder that becomes ``target`` at the end of the block. If another process is first, its folder stays.
 
     The folder is locked meanwhile, so that a later call can tell the drafts of processes that were killed, and remove them.
     """
-    place.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(place.parent)
-    draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=place.parent))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(target.parent)
+    draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=target.parent))
     lock = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield draft
         draft.chmod(0o755)
         try:
-            os.rename(draft, place)
+            os.rename(draft, target)
         except OSError:
-            if not place.is_dir():
+            if not target.is_dir():
                 raise
     finally:
         remove_tree(draft)

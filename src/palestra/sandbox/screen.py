@@ -33,18 +33,18 @@ def _overwritten(line: str) -> str:
     if "\r" not in line and "\b" not in line:
         return line
     cells: list[str] = []
-    place = 0
+    column = 0
     for mark in line:
         if mark == "\r":
-            place = 0
+            column = 0
         elif mark == "\b":
-            place = max(0, place - 1)
-        elif place < len(cells):
-            cells[place] = mark
-            place += 1
+            column = max(0, column - 1)
+        elif column < len(cells):
+            cells[column] = mark
+            column += 1
         else:
             cells.append(mark)
-            place += 1
+            column += 1
     return "".join(cells)
 
 

@@ -255,12 +255,12 @@ class Shell:
 
     def processes(self) -> list[ShellProcess]:
         """Return every process that the shell has started, as the kernel reports them."""
-        found = []
+        processes = []
         for pid in self._box.processes():
             words, state = read(f"/proc/{pid}/cmdline"), read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
             if words and state:  # else it has just ended
-                found.append(ShellProcess(pid, int(state[19]), words.rstrip(b"\0").decode(errors="replace").split("\0")))
-        return found
+                processes.append(ShellProcess(pid, int(state[19]), words.rstrip(b"\0").decode(errors="replace").split("\0")))
+        return processes
 
     @property
     def layer_kind(self) -> str:

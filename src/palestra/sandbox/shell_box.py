@@ -197,9 +197,9 @@ class ShellBox:
 
     def _find_mark(self) -> None:
         start = max(0, self._scanned - _LONGEST_MARK)
-        while (found := self._mark.search(self.data, start)) is not None:
-            start, end, number, code = found.start(), found.end(), int(found[1]), int(found[2])
-            del found, self.data[start:end]
+        while (match := self._mark.search(self.data, start)) is not None:
+            start, end, number, code = match.start(), match.end(), int(match[1]), int(match[2])
+            del match, self.data[start:end]
             if number == self._command:
                 self._settle(code)
         self._scanned = len(self.data)

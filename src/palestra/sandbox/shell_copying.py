@@ -181,18 +181,18 @@ class _Walk:
 
 def _pour(old: int, new: int, size: int) -> None:
     """Copy the content of a file without its holes: a file of any size may have no content at all."""
-    place = 0
-    while place < size:
+    offset = 0
+    while offset < size:
         try:
-            place = os.lseek(old, place, os.SEEK_DATA)
+            offset = os.lseek(old, offset, os.SEEK_DATA)
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
             break  # nothing but a hole follows
-        end = os.lseek(old, place, os.SEEK_HOLE)
-        os.lseek(new, place, os.SEEK_SET)
-        while place < end and (sent := os.sendfile(new, old, place, end - place)):
-            place += sent
+        end = os.lseek(old, offset, os.SEEK_HOLE)
+        os.lseek(new, offset, os.SEEK_SET)
+        while offset < end and (sent := os.sendfile(new, old, offset, end - offset)):
+            offset += sent
     os.ftruncate(new, size)
 
 

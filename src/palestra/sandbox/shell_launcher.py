@@ -214,10 +214,10 @@ class ShellLauncher(Launcher):
             join(group)
         with open("/proc/self/oom_score_adj", "w") as file:  # if memory runs out, the kernel kills a box first
             file.write("1000")
-        own = self.config["uid"] and self.config["uid"] + os.getpid() % 1024
-        if own and self.config["users"]:
-            own = first_of_range(os.getpid())
-        kind = _prepare_files(self.config, own, source)
+        uid = self.config["uid"] and self.config["uid"] + os.getpid() % 1024
+        if uid and self.config["users"]:
+            uid = first_of_range(os.getpid())
+        kind = _prepare_files(self.config, uid, source)
         if self.config["users"]:
             limit_range(self.config["users"]["processes"])
         for which, wanted in self.limits:
@@ -238,7 +238,7 @@ class ShellLauncher(Launcher):
         os.dup2(terminal, 2)  # it shows what fails from now on
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
         places = ("upper", "merged" if prepared.kind == b"o" else "upper")
-        folders = [_folder(f"{self.config['point']}/{place}") for place in places]  # a spare holds no folder of its layer
+        folders = [_folder(f"{self.config['point']}/{name}") for name in places]  # a spare holds no folder of its layer
         _send(ready, READY.pack(prepared.kind, os.getpid()), folders)
         self._pass_descriptors(terminal, commands, prepared)
         argv = [_name_of(0) if word == TERMINAL else word for word in self.config["argv"]]
@@ -254,9 +254,9 @@ class ShellLauncher(Launcher):
             COMMANDS: commands,
             STARTUP: prepared.startup,
         }
-        clear = {place: fcntl.fcntl(fd, fcntl.F_DUPFD, 300) for place, fd in wanted.items()}
-        for place, fd in clear.items():
-            os.dup2(fd, place)
+        clear = {target: fcntl.fcntl(fd, fcntl.F_DUPFD, 300) for target, fd in wanted.items()}
+        for target, fd in clear.items():
+            os.dup2(fd, target)
         os.closerange(FILTER + 1, COMMANDS)
         os.closerange(STARTUP + 1, 65536)
 
@@ -286,32 +286,32 @@ def _is_busy(box: LaunchedBox) -> bool:
 # ------------------------------------------------------------------------------------------------------------- file systems
 
 
-def _prepare_files(config: dict[str, Any], own: int, source: int) -> bytes:
+def _prepare_files(config: dict[str, Any], uid: int, source: int) -> bytes:
     """Mount the layer at the configured point, in namespaces of this process. Return the kind of layer."""
     point, root = config["point"], config["root"]
-    if not own:
+    if not uid:
         _enter_namespace(config)
     check(libc.unshare(_CLONE_NEWNS), "unshare")
     mount("none", "/", "", MS_REC | MS_PRIVATE)
     limits = f"size={config['disk']},nr_inodes={config['inodes']},mode=755"
-    identity = f",uid={own},gid={own}" if own else ""
+    identity = f",uid={uid},gid={uid}" if uid else ""
     mount("layer", point, "tmpfs", MS_NOSUID | MS_NODEV, limits + identity)
     for name in ("upper", "work", "merged", "shm", "box"):
         os.mkdir(f"{point}/{name}")
-        os.chown(f"{point}/{name}", own, own)
+        os.chown(f"{point}/{name}", uid, uid)
     if source >= 0:
-        _copy(f"/proc/self/fd/{source}", point, own)
-    kind = _layer_over(root, point, own, COUNT if config["users"] else 1) if root else b"b"
+        _copy(f"/proc/self/fd/{source}", point, uid)
+    kind = _layer_over(root, point, uid, COUNT if config["users"] else 1) if root else b"b"
     if source < 0 and kind == b"c":
-        _copy(root, point, own)
-    mount_box(f"{point}/{'merged' if kind == b'o' else 'upper'}", point, own)
-    mount_programs(config["programs"], point, own)
-    if own and config["users"]:
-        enter_range(config, own)
-    elif own:
+        _copy(root, point, uid)
+    mount_box(f"{point}/{'merged' if kind == b'o' else 'upper'}", point, uid)
+    mount_programs(config["programs"], point, uid)
+    if uid and config["users"]:
+        enter_range(config, uid)
+    elif uid:
         os.setgroups([])
-        os.setresgid(own, own, own)
-        os.setresuid(own, own, own)
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
     if kind == b"b" and source < 0:
         _write_skeleton(f"{point}/upper", config)
     return kind
@@ -337,9 +337,9 @@ def _is_full(layer: str) -> bool:
     return os.path.ismount(os.path.dirname(layer)) and (not left.f_ffree or not left.f_bfree)
 
 
-def _copy(source: str, point: str, own: int) -> None:
+def _copy(source: str, point: str, uid: int) -> None:
     """Copy a layer or a whole system into the layer. As root, the first user of the source becomes the first of this box."""
-    copy_tree(source, f"{point}/upper", shifted(os.stat(source).st_uid, own) if own else lambda user: user)
+    copy_tree(source, f"{point}/upper", shifted(os.stat(source).st_uid, uid) if uid else lambda user: user)
 
 
 def _enter_namespace(config: dict[str, Any]) -> None:
@@ -352,11 +352,11 @@ def _enter_namespace(config: dict[str, Any]) -> None:
     _map_ids(user, group)
 
 
-def _layer_over(root: str, point: str, own: int, count: int) -> bytes:
+def _layer_over(root: str, point: str, uid: int, count: int) -> bytes:
     """Mount an overlay over ``root``; return ``o``, or ``c`` if the kernel refuses it and ``root`` must be copied."""
     try:
-        lower = _id_mapped(root, point, own, count) if own else root
-        kind = "index=off,metacopy=off" if own else "userxattr"
+        lower = _id_mapped(root, point, uid, count) if uid else root
+        kind = "index=off,metacopy=off" if uid else "userxattr"
         options = f"lowerdir={lower},upperdir={point}/upper,workdir={point}/work,{kind}"
         mount("overlay", f"{point}/merged", "overlay", MS_NOSUID | MS_NODEV, options)
     except OSError:
@@ -364,8 +364,8 @@ def _layer_over(root: str, point: str, own: int, count: int) -> bytes:
     return b"o"
 
 
-def _id_mapped(root: str, point: str, own: int, count: int) -> str:
-    """Mount ``root`` so that what belongs to the first ``count`` uids appears as that of ``own`` and the next; return where."""
+def _id_mapped(root: str, point: str, uid: int, count: int) -> str:
+    """Mount ``root`` so that what belongs to the first ``count`` uids appears as that of ``uid`` and the next; return where."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -377,18 +377,18 @@ def _id_mapped(root: str, point: str, own: int, count: int) -> str:
         os.read(read, 1)
         for name in ("uid_map", "gid_map"):
             with open(f"/proc/{child}/{name}", "w") as file:
-                file.write(f"0 {own} {count}\n")
+                file.write(f"0 {uid} {count}\n")
         namespace = os.open(f"/proc/{child}/ns/user", os.O_RDONLY)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    place = f"{point}/lower"
-    os.mkdir(place)
+    target = f"{point}/lower"
+    os.mkdir(target)
     tree = libc.syscall(_OPEN_TREE, -100, root.encode(), 1 | os.O_CLOEXEC)
     check(tree, "open_tree")
     set_attributes(tree, Attributes(_MOUNT_ATTR_IDMAP, 0, 0, namespace))
-    check(libc.syscall(_MOVE_MOUNT, tree, b"", -100, place.encode(), 4), "move_mount")
-    return place
+    check(libc.syscall(_MOVE_MOUNT, tree, b"", -100, target.encode(), 4), "move_mount")
+    return target
 
 
 def _map_ids(user: int, group: int) -> None:

@@ -73,8 +73,8 @@ def set_attributes(mounted: int, wanted: Attributes, recursive: bool = False) ->
     check(libc.syscall(_MOUNT_SETATTR, mounted, b"", flags, ctypes.byref(wanted), size), "mount_setattr")
 
 
-def mount_box(folder: str, point: str, own: int) -> None:
-    """Mount ``folder`` a second time, at ``box`` of the folder ``point``, and a ``/dev`` in it that belongs to ``own``."""
+def mount_box(folder: str, point: str, uid: int) -> None:
+    """Mount ``folder`` a second time, at ``box`` of the folder ``point``, and a ``/dev`` in it that belongs to ``uid``."""
     box = f"{point}/box"
     mount(folder, box, "", _MS_BIND)
     devices = f"{box}/dev"
@@ -82,8 +82,8 @@ def mount_box(folder: str, point: str, own: int) -> None:
         os.unlink(devices)
     with contextlib.suppress(FileExistsError):
         os.mkdir(devices)
-        os.chown(devices, own, own)
-    identity = f",uid={own},gid={own}" if own else ""
+        os.chown(devices, uid, uid)
+    identity = f",uid={uid},gid={uid}" if uid else ""
     mount("devices", devices, "tmpfs", MS_NOSUID | MS_NODEV, f"size=4096,mode=755{identity}")
     for name in _DEVICES:
         _bind(f"/dev/{name}", f"{devices}/{name}", _MS_RDONLY)  # it can still be written to, as every device
@@ -91,49 +91,49 @@ def mount_box(folder: str, point: str, own: int) -> None:
     _bind("/dev/zero", f"{devices}/zero", _MS_RDONLY | MS_NODEV)
     for name, target in _LINKS.items():
         os.symlink(target, f"{devices}/{name}")
-        os.chown(f"{devices}/{name}", own, own, follow_symlinks=False)
+        os.chown(f"{devices}/{name}", uid, uid, follow_symlinks=False)
     for name in ("pts", "shm"):  # no new terminals: the machine has a limited number of them
         os.mkdir(f"{devices}/{name}")
-        os.chown(f"{devices}/{name}", own, own)
+        os.chown(f"{devices}/{name}", uid, uid)
     mount(f"{point}/shm", f"{devices}/shm", "", _MS_BIND)
     _touch(f"{devices}/console")  # bubblewrap mounts the terminal here
     _remount(devices, _MS_RDONLY)
 
 
-def mount_programs(paths: Sequence[str], point: str, own: int) -> None:
+def mount_programs(paths: Sequence[str], point: str, uid: int) -> None:
     """Mount folders and files of the host read-only at the same paths of the box, with everything mounted in them.
 
     What stands at these paths may come from another box, and this process may be root of the host: no link is followed.
     """
     for path in filter(os.path.exists, paths):
-        place = f"{point}/box{path}"
-        target = _place(f"{point}/box", path, os.path.isdir(path), own)
+        path_in_box = f"{point}/box{path}"
+        target = _place(f"{point}/box", path, os.path.isdir(path), uid)
         try:
             mount(path, f"/proc/self/fd/{target}", "", _MS_BIND | MS_REC)
         finally:
             os.close(target)
-        mounted = os.open(place, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)  # now what is mounted, not the place below it
+        mounted = os.open(path_in_box, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)  # now what is mounted, not the place below it
         try:
-            _close(mounted, place)
+            _close(mounted, path_in_box)
         finally:
             os.close(mounted)
 
 
-def _close(mounted: int, place: str) -> None:
-    """Make the mount ``mounted`` at ``place`` read-only, with everything mounted in it. Raise if it is still writable."""
+def _close(mounted: int, target: str) -> None:
+    """Make the mount ``mounted`` at ``target`` read-only, with everything mounted in it. Raise if it is still writable."""
     try:
         set_attributes(mounted, Attributes(_CLOSED, 0, 0, 0), recursive=True)
     except OSError as error:
         if error.errno != errno.ENOSYS:
             raise
-        _close_each(os.path.realpath(place))  # Linux before 5.12
+        _close_each(os.path.realpath(target))  # Linux before 5.12
     if not os.fstatvfs(mounted).f_flag & _MS_RDONLY:
-        raise OSError(errno.EROFS, f"{place} could not be mounted read-only")
+        raise OSError(errno.EROFS, f"{target} could not be mounted read-only")
 
 
-def _close_each(place: str) -> None:
-    """Remount ``place``, a path without links, and everything mounted in it, one by one."""
-    for path in _mounted_at(place):
+def _close_each(target: str) -> None:
+    """Remount ``target``, a path without links, and everything mounted in it, one by one."""
+    for path in _mounted_at(target):
         try:
             flags = os.statvfs(path).f_flag & _KEPT
         except (PermissionError, FileNotFoundError, NotADirectoryError):
@@ -141,7 +141,7 @@ def _close_each(place: str) -> None:
         mount("none", path, "", _MS_REMOUNT | _MS_BIND | _CLOSED | flags)
 
 
-def _place(box: str, path: str, is_folder: bool, own: int) -> int:
+def _place(box: str, path: str, is_folder: bool, uid: int) -> int:
     """Return a descriptor of ``path`` below the folder ``box``, which is made if it is missing."""
     *above, name = path.strip("/").split("/")
     fd = os.open(box, _FOLDER)
@@ -149,14 +149,14 @@ def _place(box: str, path: str, is_folder: bool, own: int) -> int:
         _make_room(folder, fd, stat.S_IFDIR)
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o755, dir_fd=fd)
-            os.chown(folder, own, own, dir_fd=fd, follow_symlinks=False)
+            os.chown(folder, uid, uid, dir_fd=fd, follow_symlinks=False)
         fd = _opened(folder, _FOLDER, fd)
     if is_folder:
         return fd
     _make_room(name, fd, stat.S_IFREG)
     with contextlib.suppress(FileExistsError):
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444, dir_fd=fd))
-        os.chown(name, own, own, dir_fd=fd, follow_symlinks=False)
+        os.chown(name, uid, uid, dir_fd=fd, follow_symlinks=False)
     return _opened(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, fd)
 
 
@@ -186,7 +186,7 @@ def _mounted_at(path: str) -> list[str]:
     """Return ``path`` and everything that is mounted below it, outermost first."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         places = [_OCTAL.sub(lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in file]
-    return sorted(place for place in places if place == path or place.startswith(f"{path}/"))
+    return sorted(mount for mount in places if mount == path or mount.startswith(f"{path}/"))
 
 
 def _bind(source: str, target: str, flags: int) -> None:

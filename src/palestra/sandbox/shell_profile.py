@@ -170,13 +170,13 @@ class ShellProfile:
             raise MissingExtra("the box needs bubblewrap, but no bwrap is on the PATH: apt-get install bubblewrap")
         number = "0" if self.root else "1000"
         environment = {**ENVIRONMENT, "HOME": "/root" if self.root else f"/{HOME}"}
-        one = ("--unshare-user", "--disable-userns", "--uid", number, "--gid", number)
+        one_user = ("--unshare-user", "--disable-userns", "--uid", number, "--gid", number)
         many = (word for name in _CAPABILITIES for word in ("--cap-add", f"CAP_{name}"))
         return [
             program,
             *("--seccomp", str(FILTER), "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),
             *("--unshare-cgroup-try", "--die-with-parent", "--hostname", "box", "--clearenv"),
-            *("--cap-drop", "ALL", *(many if self.users else one)),
+            *("--cap-drop", "ALL", *(many if self.users else one_user)),
             *(word for name, value in environment.items() for word in ("--setenv", name, value)),
             *("--dev-bind", f"{self.point}/box", "/", "--dev-bind-try", TERMINAL, "/dev/console"),
             *("--proc", "/proc", "--remount-ro", "/proc", "--chdir", "/", "--", *BASH),
@@ -190,4 +190,4 @@ def _programs() -> list[str]:
 
 
 def _in_threes(words: list[str]) -> list[list[str]]:
-    return [words[place : place + 3] for place in range(0, len(words), 3)]
+    return [words[start : start + 3] for start in range(0, len(words), 3)]

@@ -43,10 +43,10 @@ def first_of_range(pid: int) -> int:
     return _FIRST + pid % _RANGES * COUNT
 
 
-def enter_range(config: dict[str, Any], own: int) -> None:
-    """Become root of a namespace with ``COUNT`` users: those from the uid ``own`` on, or this user and its own range."""
-    if own:
-        _unshare(lambda pid: _write_maps(pid, f"0 {own} {COUNT}"), lambda: _drop_to(own))
+def enter_range(config: dict[str, Any], uid: int) -> None:
+    """Become root of a namespace with ``COUNT`` users: those from the uid ``uid`` on, or this user and its own range."""
+    if uid:
+        _unshare(lambda pid: _write_maps(pid, f"0 {uid} {COUNT}"), lambda: _drop_to(uid))
     else:
         _unshare(lambda pid: _call_helpers(config["users"], pid))
     _drop_to(0)

@@ -129,10 +129,10 @@ def _blob(entry: dict[str, Any]) -> str:
 
 
 def _member(outer: tarfile.TarFile, name: str) -> IO[bytes]:
-    found = outer.extractfile(name)
-    if found is None:
+    member = outer.extractfile(name)
+    if member is None:
         raise ValueError(f"{name} is not a file")
-    return found
+    return member
 
 
 def _json(outer: tarfile.TarFile, name: str) -> Any:

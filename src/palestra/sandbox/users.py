@@ -50,9 +50,9 @@ def users_config(processes: int) -> dict[str, Any]:
     if missing := users_missing():
         raise Unsupported(missing)
     helpers: list[tuple[str | None, list[int]]] = []
-    for (program, file), own in zip(_FILES, (os.geteuid(), os.getegid()), strict=True):
+    for (program, file), id in zip(_FILES, (os.geteuid(), os.getegid()), strict=True):
         if os.geteuid():
-            helpers.append((shutil.which(program), [0, own, 1, 1, _range_of(Path(file)), COUNT - 1]))
+            helpers.append((shutil.which(program), [0, id, 1, 1, _range_of(Path(file)), COUNT - 1]))
     return {"processes": processes, "helpers": helpers}
 
 
@@ -92,8 +92,8 @@ def _range_of(file: Path) -> int:
         lines = [line.split(":") for line in file.read_text().splitlines()]
     except OSError:
         return 0
-    found = (line for line in lines if len(line) == 3 and line[0] in names and line[1].isdigit() and line[2].isdigit())
-    return next((int(first) for _, first, count in found if int(count) >= COUNT - 1), 0)
+    ranges = (line for line in lines if len(line) == 3 and line[0] in names and line[1].isdigit() and line[2].isdigit())
+    return next((int(first) for _, first, count in ranges if int(count) >= COUNT - 1), 0)
 
 
 def _name() -> str:

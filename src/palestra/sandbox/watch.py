@@ -89,7 +89,7 @@ class MemoryWatch(Generic[B]):
 
     def measures(self, box: B) -> bool:
         """Return whether ``box`` is being measured."""
-        return any(one.box is box for one in self.pending)
+        return any(reading.box is box for reading in self.pending)
 
     def is_over(self, box: B, now: float) -> bool | None:
         """Return whether ``box`` exceeds the limit. ``None``: stop it, call ``begin``, then ``step`` until it is measured."""
@@ -111,16 +111,16 @@ class MemoryWatch(Generic[B]):
 
     def step(self, now: float) -> tuple[B, bool]:
         """Measure one process of the first box in the queue. Return the box and whether it exceeds the limit."""
-        one = self.pending[0]
-        if one.left and not one.box.killed_by:
-            one.total += proportional_bytes(one.left.pop())
-        over = one.total > self.limit and not one.box.killed_by
-        if over or one.box.killed_by or not one.left:
+        reading = self.pending[0]
+        if reading.left and not reading.box.killed_by:
+            reading.total += proportional_bytes(reading.left.pop())
+        over = reading.total > self.limit and not reading.box.killed_by
+        if over or reading.box.killed_by or not reading.left:
             self.pending.popleft()
-            self._measured[one.box.init] = _Measured(one.total, one.figures, now)
-        return one.box, over
+            self._measured[reading.box.init] = _Measured(reading.total, reading.figures, now)
+        return reading.box, over
 
     def forget(self, box: B) -> None:
         """Forget a box that is gone."""
         self._measured.pop(box.init, None)
-        self.pending = deque(one for one in self.pending if one.box is not box)
+        self.pending = deque(reading for reading in self.pending if reading.box is not box)

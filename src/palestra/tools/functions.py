@@ -101,10 +101,10 @@ def _schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:
         (schema,), components = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
     except TypeError as error:
         raise UsageError(f"{arguments.__name__}: {error}") from None
-    own = components.pop(arguments.__name__)
+    own_schema = components.pop(arguments.__name__)
     del schema
-    own.pop("title", None)
-    return {**own, "$defs": components} if components else own
+    own_schema.pop("title", None)
+    return {**own_schema, "$defs": components} if components else own_schema
 
 
 async def _in_thread(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:

@@ -217,17 +217,17 @@ class _Session:
             raise InfrastructureError(f"the MCP server did not list its tools: {_kind(error)}") from None
 
     async def _describe(self) -> list[_Described]:
-        found: list[_Described] = []
+        described: list[_Described] = []
         cursor: str | None = None
         while True:
             page = await self._client.list_tools(cursor=cursor)
-            found += [
+            described += [
                 _Described(name=tool.name, description=tool.description or "", parameters=tool.input_schema)
                 for tool in page.tools
             ]
             cursor = page.next_cursor
             if not cursor:
-                return found
+                return described
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         try:

@@ -19,16 +19,16 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 def argument_problem(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
     """Return what is wrong with ``arguments`` at the first level, or an empty string."""
     properties = schema.get("properties")
-    known: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+    declared: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
     required = schema.get("required")
     missing = [name for name in required if name not in arguments] if isinstance(required, list | tuple) else []
     if missing:
         return f"missing: {', '.join(map(str, missing))}"
-    unknown = [name for name in arguments if name not in known]
+    unknown = [name for name in arguments if name not in declared]
     if unknown and schema.get("additionalProperties") is False:
-        return f"unknown: {', '.join(unknown)} (known: {', '.join(known)})"
+        return f"unknown: {', '.join(unknown)} (known: {', '.join(declared)})"
     for name, value in arguments.items():
-        expected = known[name].get("type") if isinstance(known.get(name), Mapping) else None
+        expected = declared[name].get("type") if isinstance(declared.get(name), Mapping) else None
         if isinstance(expected, str) and not _is_a(value, expected):
             return f"{name} must be of type {expected}"
     return ""

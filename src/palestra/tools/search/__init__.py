@@ -53,8 +53,8 @@ class SearchTool:
         return result
 
     async def _find(self, query: str) -> ToolResult:
-        (found,) = await self._retriever.retrieve([query], self._k)
-        text = "\n\n".join(self._shown(number, hit) for number, hit in enumerate(found, 1))
+        (hits,) = await self._retriever.retrieve([query], self._k)
+        text = "\n\n".join(self._shown(number, hit) for number, hit in enumerate(hits, 1))
         return ToolResult(text or "Nothing was found. Try other words.", source=self._retriever.source)
 
     def _shown(self, number: int, hit: Hit) -> str:

@@ -126,25 +126,25 @@ class Bm25Index:
 
     def __init__(self, folder: Path | str) -> None:
         self._stemmer = _stemmer()
-        place = Inside(Path(folder))
+        inside = Inside(Path(folder))
         try:
-            manifest = msgspec.json.decode((place / "manifest.json").read_bytes(), type=_BM25Manifest)
+            manifest = msgspec.json.decode((inside / "manifest.json").read_bytes(), type=_BM25Manifest)
         except (FileNotFoundError, NotADirectoryError):
-            raise UsageError(f"{place} is not an index. Build one: palestra index build corpus.jsonl {place}") from None
+            raise UsageError(f"{inside} is not an index. Build one: palestra index build corpus.jsonl {inside}") from None
         except msgspec.MsgspecError as error:
-            raise SchemaError(f"the manifest of {place} cannot be read: {error}") from None
+            raise SchemaError(f"the manifest of {inside} cannot be read: {error}") from None
         if manifest.version != _VERSION:
-            raise SchemaError(f"{place} was built by another version of palestra: build it again")
+            raise SchemaError(f"{inside} was built by another version of palestra: build it again")
         self.documents = manifest.documents
         """How many there are."""
         self.source = f"sha256:{manifest.sha256}"
         """The content hash of the corpus, in its order."""
         try:
-            self._parts = [Part(place / _part(number)) for number in range(manifest.parts)]
+            self._parts = [Part(inside / _part(number)) for number in range(manifest.parts)]
         except UsageError:
             raise
         except (OSError, EOFError, ValueError, IndexError) as error:
-            raise SchemaError(f"{place} cannot be read: {error}. Build it again") from None
+            raise SchemaError(f"{inside} cannot be read: {error}. Build it again") from None
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The best ``k`` documents, best first; equal scores in the order of the corpus."""
@@ -154,9 +154,9 @@ class Bm25Index:
         stems = self._stemmer.analyze(clean_text(" ".join(reversed(once.values()))))
         if not stems or k < 1:
             return []
-        found = [(hit, part) for part in self._parts for hit in part.best(stems, k)]
-        found.sort(key=lambda one: -one[0].score)  # stable: parts, and the documents of a part, stand in the corpus's order
-        return [Hit(part.document(hit.number), hit.score) for hit, part in found[:k]]
+        scored = [(hit, part) for part in self._parts for hit in part.best(stems, k)]
+        scored.sort(key=lambda pair: -pair[0].score)  # stable: parts, and the documents of a part, stand in the corpus's order
+        return [Hit(part.document(hit.number), hit.score) for hit, part in scored[:k]]
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """The best ``k`` for each query. A search takes less than a thread would."""

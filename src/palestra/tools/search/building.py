@@ -15,25 +15,25 @@ __all__ = ["built_beside"]
 
 
 @contextmanager
-def built_beside(place: Path) -> Iterator[Path]:
-    """An empty folder that becomes ``place``, which must not exist, at the end of the block. An exception removes it."""
-    if place.exists():
-        raise UsageError(f"{place} exists already: name another folder, or remove it")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+def built_beside(target: Path) -> Iterator[Path]:
+    """An empty folder that becomes ``target``, which must not exist, at the end of the block. An exception removes it."""
+    if target.exists():
+        raise UsageError(f"{target} exists already: name another folder, or remove it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         yield building
         building.chmod(0o755)
-        _give_name(building, place)
+        _give_name(building, target)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
 
 
-def _give_name(building: Path, place: Path) -> None:
+def _give_name(building: Path, target: Path) -> None:
     try:
-        building.rename(place)
+        building.rename(target)
     except OSError as error:
-        if not place.exists():
+        if not target.exists():
             raise
-        raise UsageError(f"{place} was made by another process meanwhile ({error.strerror}): use it, or remove it") from None
+        raise UsageError(f"{target} was made by another process meanwhile ({error.strerror}): use it, or remove it") from None

@@ -110,23 +110,23 @@ class DenseIndex:
     """An index of vectors, open for reading."""
 
     def __init__(self, folder: Path | str, embedder: Embedder) -> None:
-        place = Inside(Path(folder))
-        if not (place / "vectors.faiss").exists():
-            raise UsageError(f"{place} is not a dense index. Build one with build_dense_index")
+        inside = Inside(Path(folder))
+        if not (inside / "vectors.faiss").exists():
+            raise UsageError(f"{inside} is not a dense index. Build one with build_dense_index")
         try:
-            manifest = msgspec.json.decode((place / "manifest.json").read_bytes(), type=_DenseManifest)
-            self._documents = msgspec.json.decode((place / "documents.json").read_bytes(), type=list[Document])
+            manifest = msgspec.json.decode((inside / "manifest.json").read_bytes(), type=_DenseManifest)
+            self._documents = msgspec.json.decode((inside / "documents.json").read_bytes(), type=list[Document])
         except FileNotFoundError as error:
             missing = Path(error.filename).name
-            raise SchemaError(f"{place} has no {missing}: another version of palestra built it. Build it again") from None
+            raise SchemaError(f"{inside} has no {missing}: another version of palestra built it. Build it again") from None
         except msgspec.MsgspecError as error:
-            raise SchemaError(f"{place} cannot be read: {error}. Build it again") from None
+            raise SchemaError(f"{inside} cannot be read: {error}. Build it again") from None
         try:
-            self._index = _faiss().read_index(str((place / "vectors.faiss").checked_file()))
+            self._index = _faiss().read_index(str((inside / "vectors.faiss").checked_file()))
         except RuntimeError as error:
-            raise SchemaError(f"{place} cannot be read: {str(error).splitlines()[0]}. Build it again") from None
+            raise SchemaError(f"{inside} cannot be read: {str(error).splitlines()[0]}. Build it again") from None
         if self._index.ntotal != len(self._documents):
-            raise SchemaError(f"{place} has {self._index.ntotal} vectors for {len(self._documents)} documents. Build it again")
+            raise SchemaError(f"{inside} has {self._index.ntotal} vectors for {len(self._documents)} documents. Build it again")
         self._embedder = embedder
         self.source = f"sha256:{manifest.sha256}"
         """The content hash of documents and vectors."""
@@ -141,7 +141,7 @@ class DenseIndex:
     def _best(self, vector: npt.NDArray[np.float32], k: int) -> list[Hit]:
         rows = self._candidates(vector, k)
         vectors = self._index.reconstruct_batch(rows).astype(np.float64)
-        scores = [float(np.dot(one, vector)) for one in vectors]
+        scores = [float(np.dot(candidate, vector)) for candidate in vectors]
         ranked = sorted(zip(scores, rows.tolist(), strict=True), key=lambda pair: (-pair[0], pair[1]))
         return [Hit(self._documents[row], score) for score, row in ranked[:k]]
 
@@ -152,8 +152,8 @@ class DenseIndex:
             count = min(2 * count + 8, len(self._documents))
             scores, rows = self._index.search(vector[None], count)
             if count == len(self._documents) or scores[0, -1] < scores[0, k - 1] - _NEAR:
-                found: npt.NDArray[np.int64] = rows[0]
-                return found
+                numbers: npt.NDArray[np.int64] = rows[0]
+                return numbers
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """The same in a thread, because embedding takes its time."""
@@ -176,8 +176,8 @@ class Hybrid:
         depth = max(k, self._depth)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_retrieve(retriever, queries, depth)) for retriever in self._retrievers]
-        found = [task.result() for task in tasks]
-        return [_fused([lists[at] for lists in found])[:k] for at in range(len(queries))]
+        rankings = [task.result() for task in tasks]
+        return [_fused([lists[at] for lists in rankings])[:k] for at in range(len(queries))]
 
 
 async def _retrieve(retriever: Retriever, queries: Sequence[str], k: int) -> list[list[Hit]]:

@@ -83,7 +83,7 @@ class Part:
             return array
 
         stems = (folder / "stems.txt").read_bytes().decode().split("\n")[:-1]
-        self._stems = {stem: place for place, stem in enumerate(stems)}
+        self._stems = {stem: number for number, stem in enumerate(stems)}
         self._starts, self._entries, self._counts = saved("starts"), saved("entries"), saved("counts")
         self._fields = saved("fields")
         with (folder / "documents.bin").open() as file:
@@ -109,17 +109,17 @@ class Part:
         """Return the best ``k`` documents, best first; equal scores in the order of the documents."""
         columns = [self._column(stem) for stem in stems]
         total = self._zeros()
-        found = self._best_of_rare(columns, k, total)
-        if found is None:
+        hits = self._best_of_rare(columns, k, total)
+        if hits is None:
             for column in columns:
                 if column.numbers is None:
                     total += column.scores
                 else:
                     total[column.numbers] += column.scores
-            found = _highest(total, k)
+            hits = _highest(total, k)
             total.fill(0)
         self._spare.append(total)
-        return found
+        return hits
 
     def _zeros(self) -> npt.NDArray[np.float32]:
         """Return an array of zeros. One that was used before costs no new memory pages. Each thread takes another one."""
@@ -144,8 +144,8 @@ class Part:
                 total[column.numbers] += column.scores
         scores = total[numbers]
         total[numbers] = 0
-        found = _highest_of(scores, numbers, k)
-        return found if len(found) == k and found[-1].score > bound else None
+        hits = _highest_of(scores, numbers, k)
+        return hits if len(hits) == k and hits[-1].score > bound else None
 
     def document(self, number: int) -> Document:
         """Return a document."""
@@ -157,10 +157,10 @@ class Part:
             raise SchemaError(f"documents.bin of the index is damaged: {error}. Build the index again") from None
 
     def _column(self, stem: str) -> _Column:
-        if (known := self._columns.get(stem)) is not None:
-            return known
-        place = self._stems.get(stem)
-        start, end = (0, 0) if place is None else self._starts[place : place + 2].tolist()
+        if (ready := self._columns.get(stem)) is not None:
+            return ready
+        number = self._stems.get(stem)
+        start, end = (0, 0) if number is None else self._starts[number : number + 2].tolist()
         numbers, counts = self._entries[start:end].astype(np.int64), self._counts[start:end].astype(np.float32)
         scores = self._weight(end - start) * (counts / (counts + self._norms[numbers]))
         highest = scores.max(initial=0)
@@ -187,26 +187,26 @@ def _highest(total: npt.NDArray[np.float32], k: int) -> list[Scored]:
     """Return the ``k`` documents with the highest scores above 0; of equal scores the first. ``total`` is used up."""
     if k > _FEW:
         places = np.argsort(-total, kind="stable")[:k]
-        return [Scored(float(total[place]), int(place)) for place in places if total[place] > 0]
-    found: list[Scored] = []
-    while len(found) < min(k, len(total)):
-        place = int(total.argmax())
-        score = float(total[place])
+        return [Scored(float(total[number]), int(number)) for number in places if total[number] > 0]
+    hits: list[Scored] = []
+    while len(hits) < min(k, len(total)):
+        number = int(total.argmax())
+        score = float(total[number])
         if score <= 0:
             break
-        found.append(Scored(score, place))
-        total[place] = 0
-    return found
+        hits.append(Scored(score, number))
+        total[number] = 0
+    return hits
 
 
 def _highest_of(scores: npt.NDArray[np.float32], numbers: npt.NDArray[np.int64], k: int) -> list[Scored]:
     """Return the ``k`` documents with the highest scores above 0; of equal scores the first. ``scores`` is used up."""
-    found: list[Scored] = []
-    while len(found) < k:
+    hits: list[Scored] = []
+    while len(hits) < k:
         score = scores.max()
         if score <= 0:
             break
         number = numbers[scores == score].min()
-        found.append(Scored(float(score), int(number)))
+        hits.append(Scored(float(score), int(number)))
         scores[numbers == number] = 0
-    return found
+    return hits

@@ -54,8 +54,8 @@ def retrieval_app(retriever: Retriever, *, tokens: Sequence[str] = ()) -> Any:
     async def retrieve(request: Any) -> Any:
         given = request.headers.get("Authorization", "")
         # Every token is compared, so that the time of an answer does not tell which one came close.
-        known = [randomness.compare_digest(given.encode(), f"Bearer {token}".encode()) for token in tokens]
-        if tokens and not any(known):
+        matches = [randomness.compare_digest(given.encode(), f"Bearer {token}".encode()) for token in tokens]
+        if tokens and not any(matches):
             return _refusal(web, 401, "a token is needed")
         try:
             ask = msgspec.json.decode(await request.read(), type=_Ask)
@@ -63,8 +63,8 @@ def retrieval_app(retriever: Retriever, *, tokens: Sequence[str] = ()) -> Any:
             return _refusal(web, 400, "expected queries, topk and return_scores")
         if len(ask.queries) > _MOST_QUERIES or not 1 <= ask.topk <= _MOST_DOCUMENTS:
             return _refusal(web, 400, f"at most {_MOST_QUERIES} queries, and topk from 1 to {_MOST_DOCUMENTS}")
-        found = await retriever.retrieve(ask.queries, ask.topk)
-        body = {"result": [[_written(hit, ask.return_scores) for hit in hits] for hits in found], "source": retriever.source}
+        rankings = await retriever.retrieve(ask.queries, ask.topk)
+        body = {"result": [[_written(hit, ask.return_scores) for hit in hits] for hits in rankings], "source": retriever.source}
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
     app = web.Application(client_max_size=2**20)

@@ -66,17 +66,17 @@ async def build(
     finished = bool(root.image) and root.image != recipe.image
     if recipe.refused:
         raise Unsupported("; ".join(recipe.refused))
-    place = _place(cache, context, environment, root, (finished, users))
-    if not place.is_dir():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.parent.chmod(0o700)  # as root, files of the box's users belong to users of the host with the same numbers
-        with drafted(place) as draft:
+    folder = _place(cache, context, environment, root, (finished, users))
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.parent.chmod(0o700)  # as root, files of the box's users belong to users of the host with the same numbers
+        with drafted(folder) as draft:
             async with Shells(limits, root=root.path, users=users, warm=0) as shells, await shells.open() as shell:
                 await _build(shell, context, recipe, environment.build_timeout_sec)
                 await shell.save(draft)
     workdir = posixpath.normpath(posixpath.join("/", environment.workdir or recipe.workdir))
     variables = {**root.variables, **recipe.variables}
-    return Built(root.path, place / SAVED, variables, f"/{workdir.strip('/')}", users, recipe.user if users else "")
+    return Built(root.path, folder / SAVED, variables, f"/{workdir.strip('/')}", users, recipe.user if users else "")
 
 
 async def _build(shell: Shell, context: Path, recipe: Recipe, seconds: float) -> None:
@@ -135,13 +135,13 @@ def _sources(context: Path, source: str, target: str, into: bool, line: int) -> 
         raise EnvError(f"Dockerfile line {line}: {source} lies outside of the environment folder")
     if any(mark in wanted for mark in "*?["):
         names = sorted(path.relative_to(context).as_posix() for path in context.rglob("*"))
-        found = [name for name in names if fnmatch.fnmatchcase(name, wanted) and name.count("/") == wanted.count("/")]
+        matches = [name for name in names if fnmatch.fnmatchcase(name, wanted) and name.count("/") == wanted.count("/")]
     else:
-        found = [wanted] if (context / wanted).exists() else []
-    if not found:
+        matches = [wanted] if (context / wanted).exists() else []
+    if not matches:
         raise EnvError(f"Dockerfile line {line}: {source} is not in the environment folder")
     files: list[NewFile] = []
-    for name in found:
+    for name in matches:
         path = context / name
         if not path.resolve().is_relative_to(context.resolve()):
             raise EnvError(f"Dockerfile line {line}: {name} is a link that leads out of the environment folder")

@@ -65,7 +65,7 @@ class TaskReport(msgspec.Struct, kw_only=True):
     @property
     def ok(self) -> bool:
         """Whether no check failed."""
-        return all(one.status != "fail" for one in self.findings)
+        return all(finding.status != "fail" for finding in self.findings)
 
     def add(self, check: str, right: bool, detail: str = "") -> None:
         """Record a check that has passed, or failed for the reason ``detail``."""
@@ -93,14 +93,14 @@ async def check_tasks(
 
 def _find_duplicates(folders: Sequence[Path], reports: list[TaskReport]) -> None:
     same: dict[str, list[int]] = defaultdict(list)
-    for place, folder in enumerate(folders):
-        if reports[place].kind and reports[place].megabytes <= MOST_MEGABYTES:
+    for number, folder in enumerate(folders):
+        if reports[number].kind and reports[number].megabytes <= MOST_MEGABYTES:
             parts = [tree_digest(folder / name) for name in ("environment", "tests", "steps") if (folder / name).is_dir()]
             text = (folder / "instruction.md").read_text() if (folder / "instruction.md").is_file() else ""
-            same[hashlib.sha256("\n".join([text, *parts]).encode()).hexdigest()].append(place)
+            same[hashlib.sha256("\n".join([text, *parts]).encode()).hexdigest()].append(number)
     for places in same.values():
-        for place in places[1:]:
-            reports[place].add("duplicate", False, f"the same task as {reports[places[0]].task}")
+        for number in places[1:]:
+            reports[number].add("duplicate", False, f"the same task as {reports[places[0]].task}")
 
 
 @dataclass
@@ -164,8 +164,8 @@ class _Checked:
             if {"tests", "solution"} & set(path.split("/")[:3]) and status.st_size > 20 and (task.folder / path).is_file():
                 hidden[(task.folder / path).read_bytes()] = path
         seen = [path for path, _ in files_below(task.environment) if (task.environment / path).is_file()]
-        leaks = [(path, found) for path in seen if (found := hidden.get((task.environment / path).read_bytes()))]
-        detail = ", ".join(f"environment/{path} is {found}" for path, found in leaks)
+        leaks = [(path, copy) for path in seen if (copy := hidden.get((task.environment / path).read_bytes()))]
+        detail = ", ".join(f"environment/{path} is {copy}" for path, copy in leaks)
         self.report.add("tests hidden", not leaks, detail)
 
     async def _play(self, task: HarborTask) -> None:

@@ -93,14 +93,14 @@ def classify(task: HarborTask, images: Container[str] = (), find: Find = _no_roo
     """
     if task.megabytes > MOST_MEGABYTES:  # before a file is read
         return Placement((Reason(3, f"the folder has {task.megabytes:.0f} MiB; a box takes at most {MOST_MEGABYTES}"),))
-    found = list(_of_environment(task.config.environment, "environment"))
+    reasons = list(_of_environment(task.config.environment, "environment"))
     for context, table in task.environments.values():
-        found += environment_reasons(context, table, images, find)
+        reasons += environment_reasons(context, table, images, find)
     for step in task.steps:
-        found += [*_of_step(step), *_of_users(task, step, find)]
+        reasons += [*_of_step(step), *_of_users(task, step, find)]
     for server in task.config.environment.mcp_servers:
-        found.append(Reason(3, f"environment.mcp_servers: the box starts no server {server.name}"))
-    return Placement(tuple(dict.fromkeys(found)), tuple(_notes(task)))
+        reasons.append(Reason(3, f"environment.mcp_servers: the box starts no server {server.name}"))
+    return Placement(tuple(dict.fromkeys(reasons)), tuple(_notes(task)))
 
 
 def images_of(task: HarborTask) -> set[str]:
@@ -127,8 +127,8 @@ def recipe_of(context: Path, environment: Environment, root: Root = _UNKNOWN) ->
 
 def users_of(recipe: Recipe) -> list[str]:
     """Return the users other than root as which instructions of the Dockerfile, or the agent, run."""
-    found = {recipe.user, *(step.user for step in recipe.steps if isinstance(step, Run))}
-    return sorted(user for user in found if not is_root(user))
+    users = {recipe.user, *(step.user for step in recipe.steps if isinstance(step, Run))}
+    return sorted(user for user in users if not is_root(user))
 
 
 def is_root(user: str | int | None) -> bool:
@@ -142,42 +142,42 @@ def relative_entry(variables: Mapping[str, str]) -> str:
     return f'PATH has the entry "{bad[0]}": the verifier would run programs of the agent\'s working folder' if bad else ""
 
 
-def _of_environment(table: Environment, place: str) -> Iterator[Reason]:
+def _of_environment(table: Environment, prefix: str) -> Iterator[Reason]:
     if table.os != "linux":
-        yield Reason(3, f'{place}.os is "{table.os}"')
+        yield Reason(3, f'{prefix}.os is "{table.os}"')
     if table.gpus or table.tpu:
-        yield Reason(3, f"{place}: the task needs a GPU or TPU")
+        yield Reason(3, f"{prefix}: the task needs a GPU or TPU")
     if table.network == "allowlist":
-        yield Reason(3, f"{place}.network_mode: a box has no list of allowed hosts")
+        yield Reason(3, f"{prefix}.network_mode: a box has no list of allowed hosts")
     if table.healthcheck is not None:
-        yield Reason(3, f"{place}.healthcheck: the image starts services of its own")
+        yield Reason(3, f"{prefix}.healthcheck: the image starts services of its own")
 
 
 def environment_reasons(context: Path, table: Environment, images: Container[str], find: Find = _no_root) -> list[Reason]:
     """Return why a box cannot have the environment of an agent or a verifier. If docker has built it, only its users count."""
-    found = [Reason(3, f"{context.name}/{name}: several services") for name in _COMPOSE if (context / name).exists()]
+    reasons = [Reason(3, f"{context.name}/{name}: several services") for name in _COMPOSE if (context / name).exists()]
     identity, recipe = identity_of(context, table), recipe_of(context, table)
     if identity not in images:
-        found += _of_recipe(context, recipe, images)
+        reasons += _of_recipe(context, recipe, images)
     root = find(identity) or find(recipe.image)
     for user in users_of(recipe_of(context, table, root) if root else recipe):
-        found += _of_user(f"USER {user}", user, root)
-    return found
+        reasons += _of_user(f"USER {user}", user, root)
+    return reasons
 
 
-def _of_user(place: str, user: str | int, root: Root | None) -> Iterator[Reason]:
+def _of_user(prefix: str, user: str | int, root: Root | None) -> Iterator[Reason]:
     if sentence := users_missing() or (root.lost_owner(str(user)) if root else ""):
-        yield Reason(3, f"{place}: {sentence}")
+        yield Reason(3, f"{prefix}: {sentence}")
 
 
 def _of_users(task: HarborTask, step: HarborStep, find: Find) -> Iterator[Reason]:
-    place = f"steps.{step.name}." if step.name else ""
+    prefix = f"steps.{step.name}." if step.name else ""
     agent = (task.environment, task.config.environment)
     verifier = (step.verifier_context, step.verifier_environment) if step.separate else agent
     for name, user, environment in (("agent", step.agent.user, agent), ("verifier", step.verifier.user, verifier)):
         if user is not None and not is_root(user):
             root = find(identity_of(*environment)) or find(recipe_of(*environment).image)
-            yield from _of_user(f"{place}{name}.user is {user}", user, root)
+            yield from _of_user(f"{prefix}{name}.user is {user}", user, root)
 
 
 def _of_recipe(context: Path, recipe: Recipe, images: Container[str]) -> Iterator[Reason]:
@@ -197,28 +197,28 @@ def _of_recipe(context: Path, recipe: Recipe, images: Container[str]) -> Iterato
 def _of_run(step: Run) -> Iterator[Reason]:
     if tool := fetches(step.command):
         yield Reason(2, f"Dockerfile line {step.line}: RUN {tool} needs a network")
-    if found := _PRIVILEGED.search(step.command):
-        yield Reason(3, f"Dockerfile line {step.line}: {found[0]} needs privileges")
+    if match := _PRIVILEGED.search(step.command):
+        yield Reason(3, f"Dockerfile line {step.line}: {match[0]} needs privileges")
 
 
 def _of_step(step: HarborStep) -> Iterator[Reason]:
-    place = f"steps.{step.name}." if step.name else ""
+    prefix = f"steps.{step.name}." if step.name else ""
     for name, table in (("agent", step.agent), ("verifier", step.verifier)):
         if table.network_mode == "allowlist":
-            yield Reason(3, f"{place}{name}.network_mode: a box has no list of allowed hosts")
+            yield Reason(3, f"{prefix}{name}.network_mode: a box has no list of allowed hosts")
     if step.healthcheck is not None:
-        yield Reason(3, f"{place}healthcheck: the task starts services of its own")
-    services = {one.service for one in step.artifacts} | {one.service for one in step.verifier.collect}
+        yield Reason(3, f"{prefix}healthcheck: the task starts services of its own")
+    services = {entry.service for entry in step.artifacts} | {entry.service for entry in step.verifier.collect}
     if services - {None, "main"}:
-        yield Reason(3, f"{place}artifacts: another service")
+        yield Reason(3, f"{prefix}artifacts: another service")
     if step.separate:
-        yield from _of_environment(step.verifier_environment, f"{place}verifier.environment")
-        if any(not posixpath.normpath(one.source).strip("/") for one in step.artifacts):
-            yield Reason(3, f"{place}artifacts: the box copies no whole file system to the verifier; name a folder")
+        yield from _of_environment(step.verifier_environment, f"{prefix}verifier.environment")
+        if any(not posixpath.normpath(artifact.source).strip("/") for artifact in step.artifacts):
+            yield Reason(3, f"{prefix}artifacts: the box copies no whole file system to the verifier; name a folder")
     for tests in step.tests:
         script = tests / "test.sh"
         if script.is_file() and (tool := fetches(script.read_text(errors="replace"))):
-            yield Reason(2, f"{place}tests/test.sh runs {tool}: the verifier cannot grade without a network")
+            yield Reason(2, f"{prefix}tests/test.sh runs {tool}: the verifier cannot grade without a network")
 
 
 def _notes(task: HarborTask) -> Iterator[str]:

@@ -101,15 +101,15 @@ def read_dockerfile(text: str, variables: Mapping[str, str] = {}, workdir: str =
     """
     recipe = Recipe(base={"PATH": DEFAULT_PATH, **variables}, workdir=workdir or "/", user=user)
     arguments: dict[str, str] = {}
-    for one in _instructions(text):
+    for instruction in _instructions(text):
         try:
-            if one.fault:
-                raise ValueError(one.fault)
-            _take(recipe, one, arguments)
+            if instruction.fault:
+                raise ValueError(instruction.fault)
+            _take(recipe, instruction, arguments)
         except RecursionError:
-            recipe.refused.append(f"Dockerfile line {one.line}: the list is nested too deeply")
+            recipe.refused.append(f"Dockerfile line {instruction.line}: the list is nested too deeply")
         except ValueError as error:
-            recipe.refused.append(f"Dockerfile line {one.line}: {error}")
+            recipe.refused.append(f"Dockerfile line {instruction.line}: {error}")
     if not recipe.image and not recipe.refused:
         recipe.refused.append("the Dockerfile has no FROM")
     return recipe
@@ -119,9 +119,9 @@ def fetches(script: str) -> str:
     """Return the first command of a shell script that needs a network, or an empty text."""
     for line in re.sub(r"\\\n", " ", script).splitlines():
         code = line.partition(" #")[0] if not line.lstrip().startswith("#") else ""
-        found = _FETCHING.search(code)
-        if found and not _LOCAL.search(code):
-            return " ".join(found[0].split())
+        match = _FETCHING.search(code)
+        if match and not _LOCAL.search(code):
+            return " ".join(match[0].split())
     return ""
 
 
@@ -130,68 +130,69 @@ def fetches(script: str) -> str:
 
 def _instructions(text: str) -> Iterator[_Instruction]:
     lines = text.splitlines()
-    place = 0
-    while place < len(lines):
-        first, whole = place, ""
-        while place < len(lines):
-            line = lines[place]
-            place += 1
-            if line.lstrip().startswith("#") or (whole and not line.strip()):
+    number = 0
+    while number < len(lines):
+        first, joined = number, ""
+        while number < len(lines):
+            line = lines[number]
+            number += 1
+            if line.lstrip().startswith("#") or (joined and not line.strip()):
                 continue  # comments and blank lines inside an instruction do not count
-            whole += line.rstrip()
-            if not whole.endswith("\\"):
+            joined += line.rstrip()
+            if not joined.endswith("\\"):
                 break
-            whole = whole[:-1]
-        name, _, value = whole.strip().partition(" ")
+            joined = joined[:-1]
+        name, _, value = joined.strip().partition(" ")
         if not name:
             continue
-        one = _Instruction(first + 1, name.upper(), value.strip())
-        found = _heredocs(value) if one.name in ("RUN", "COPY", "ADD") else []
-        if found:
-            one, taken = _with_body(one, found, lines[place:])
-            place += taken
-        yield one
+        instruction = _Instruction(first + 1, name.upper(), value.strip())
+        documents = _heredocs(value) if instruction.name in ("RUN", "COPY", "ADD") else []
+        if documents:
+            instruction, taken = _with_body(instruction, documents, lines[number:])
+            number += taken
+        yield instruction
 
 
 def _heredocs(value: str) -> list[re.Match[str]]:
     words = _words(_ARITHMETIC.sub("", value))
-    return [found for word in words if (found := _HEREDOC.fullmatch(word))]
+    return [match for word in words if (match := _HEREDOC.fullmatch(word))]
 
 
-def _with_body(one: _Instruction, found: list[re.Match[str]], following: list[str]) -> tuple[_Instruction, int]:
+def _with_body(instruction: _Instruction, documents: list[re.Match[str]], following: list[str]) -> tuple[_Instruction, int]:
     """Return the instruction with its here-document, and the number of lines that this takes."""
-    if len(found) > 1:
-        return one._replace(fault="several here-documents in one instruction need docker or podman"), 0
-    tabs, end = found[0][1], found[0][3]
+    if len(documents) > 1:
+        return instruction._replace(fault="several here-documents in one instruction need docker or podman"), 0
+    tabs, end = documents[0][1], documents[0][3]
     lines = [line.lstrip("\t") for line in following] if tabs else following
     if end not in lines:
-        return one._replace(fault=f"the here-document has no end: no line is {end}"), 0
+        return instruction._replace(fault=f"the here-document has no end: no line is {end}"), 0
     count = lines.index(end)
-    return one._replace(body="\n".join(lines[:count]), end=end), count + 1
+    return instruction._replace(body="\n".join(lines[:count]), end=end), count + 1
 
 
-def _take(recipe: Recipe, one: _Instruction, arguments: dict[str, str]) -> None:
-    known = {**arguments, **recipe.base, **recipe.variables}
-    if one.name == "FROM":
-        _take_from(recipe, _replaced(one.value, arguments))
-    elif one.name == "ARG":
-        name, equals, value = one.value.partition("=")
+def _take(recipe: Recipe, instruction: _Instruction, arguments: dict[str, str]) -> None:
+    variables = {**arguments, **recipe.base, **recipe.variables}
+    if instruction.name == "FROM":
+        _take_from(recipe, _replaced(instruction.value, arguments))
+    elif instruction.name == "ARG":
+        name, equals, value = instruction.value.partition("=")
         if not equals:
             raise ValueError(f"ARG {name} has no default, and Harbor passes no arguments")
-        arguments[name] = _replaced(value.strip("\"'"), known)
-    elif one.name == "ENV":
-        recipe.variables.update(_pairs(one.value, known))
-    elif one.name == "WORKDIR":
-        recipe.workdir = posixpath.normpath(posixpath.join(recipe.workdir, _replaced(one.value.strip("\"'"), known)))
-        recipe.steps.append(Folder(one.line, recipe.workdir))
-    elif one.name == "USER":
-        recipe.user = _replaced(one.value, known)
-    elif one.name == "RUN":
-        recipe.steps.append(Run(one.line, _command(one), tuple(known.items()), recipe.workdir, recipe.user))
-    elif one.name in ("COPY", "ADD"):
-        recipe.steps.append(_copied(one, known, recipe.workdir))
-    elif one.name not in _IGNORED:
-        raise ValueError(f"a box does not execute {one.name}")
+        arguments[name] = _replaced(value.strip("\"'"), variables)
+    elif instruction.name == "ENV":
+        recipe.variables.update(_pairs(instruction.value, variables))
+    elif instruction.name == "WORKDIR":
+        folder = _replaced(instruction.value.strip("\"'"), variables)
+        recipe.workdir = posixpath.normpath(posixpath.join(recipe.workdir, folder))
+        recipe.steps.append(Folder(instruction.line, recipe.workdir))
+    elif instruction.name == "USER":
+        recipe.user = _replaced(instruction.value, variables)
+    elif instruction.name == "RUN":
+        recipe.steps.append(Run(instruction.line, _command(instruction), tuple(variables.items()), recipe.workdir, recipe.user))
+    elif instruction.name in ("COPY", "ADD"):
+        recipe.steps.append(_copied(instruction, variables, recipe.workdir))
+    elif instruction.name not in _IGNORED:
+        raise ValueError(f"a box does not execute {instruction.name}")
 
 
 def _take_from(recipe: Recipe, value: str) -> None:
@@ -203,19 +204,19 @@ def _take_from(recipe: Recipe, value: str) -> None:
     recipe.image = words[0]
 
 
-def _command(one: _Instruction) -> str:
-    value = one.value
+def _command(instruction: _Instruction) -> str:
+    value = instruction.value
     while value.startswith("--"):
         flag, _, value = value.partition(" ")
         if not flag.startswith("--mount=type=cache"):
             raise ValueError(f"RUN {flag} needs docker or podman")
         value = value.lstrip()
-    if one.end and not _HEREDOC.fullmatch(value):
-        return f"{value}\n{one.body}\n{one.end}\n"
-    if one.end:
-        if one.body.startswith("#!"):
+    if instruction.end and not _HEREDOC.fullmatch(value):
+        return f"{value}\n{instruction.body}\n{instruction.end}\n"
+    if instruction.end:
+        if instruction.body.startswith("#!"):
             raise ValueError("a here-document with an interpreter of its own needs docker or podman")
-        return one.body
+        return instruction.body
     if value.startswith("["):
         try:
             return shlex.join(json.loads(value))
@@ -224,46 +225,46 @@ def _command(one: _Instruction) -> str:
     return value
 
 
-def _copied(one: _Instruction, known: Mapping[str, str], workdir: str) -> Copy:
-    value, mode = one.value, None
-    if one.end:
-        raise ValueError(f"{one.name} of a here-document needs docker or podman")
+def _copied(instruction: _Instruction, variables: Mapping[str, str], workdir: str) -> Copy:
+    value, mode = instruction.value, None
+    if instruction.end:
+        raise ValueError(f"{instruction.name} of a here-document needs docker or podman")
     while value.startswith("--"):
         flag, _, value = value.partition(" ")
         value = value.lstrip()
         if flag.startswith("--chmod=") and re.fullmatch(r"0?[0-7]{3}", flag[8:]):
             mode = int(flag[8:], 8)
         elif flag.partition("=")[2] not in ("root", "root:root", "0", "0:0") or not flag.startswith("--chown"):
-            raise ValueError(f"{one.name} {flag} needs docker or podman")
+            raise ValueError(f"{instruction.name} {flag} needs docker or podman")
     words = json.loads(value) if value.startswith("[") else shlex.split(value)
     if not all(isinstance(word, str) for word in words):
-        raise ValueError(f"{one.name}: the list has items that are not texts")
+        raise ValueError(f"{instruction.name}: the list has items that are not texts")
     if len(words) < 2:
-        raise ValueError(f"{one.name} needs a source and a target")
-    *sources, target = (_replaced(word, known) for word in words)
+        raise ValueError(f"{instruction.name} needs a source and a target")
+    *sources, target = (_replaced(word, variables) for word in words)
     for source in sources:
         if "://" in source or source.startswith("git@"):
-            raise ValueError(f"{one.name} {source} needs a network")
-        if one.name == "ADD" and re.search(r"\.(?:tar|tgz|tbz2?|txz|tar\.\w+)$", source):
+            raise ValueError(f"{instruction.name} {source} needs a network")
+        if instruction.name == "ADD" and re.search(r"\.(?:tar|tgz|tbz2?|txz|tar\.\w+)$", source):
             raise ValueError(f"ADD {source} unpacks an archive, which needs docker or podman")
     folder = target.endswith("/") or target in (".", "..") or len(sources) > 1
-    whole = posixpath.normpath(posixpath.join(workdir, target))
-    return Copy(one.line, tuple(sources), f"{whole.rstrip('/')}/" if folder else whole, mode)
+    path = posixpath.normpath(posixpath.join(workdir, target))
+    return Copy(instruction.line, tuple(sources), f"{path.rstrip('/')}/" if folder else path, mode)
 
 
-def _pairs(value: str, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _pairs(value: str, variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     words = _words(value)
     if not words or "=" not in words[0]:  # the old form: ENV NAME the rest
         name, _, rest = value.partition(" ")
         if not rest:
             raise ValueError(f"ENV {name} has no value")
-        yield name, _replaced(rest.strip(), known)
+        yield name, _replaced(rest.strip(), variables)
         return
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
             raise ValueError(f'ENV: "{word}" is not NAME=VALUE')
-        yield name, _unquoted(text, known)
+        yield name, _unquoted(text, variables)
 
 
 def _words(value: str) -> list[str]:
@@ -271,19 +272,19 @@ def _words(value: str) -> list[str]:
     return re.findall(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", value)
 
 
-def _unquoted(text: str, known: Mapping[str, str]) -> str:
+def _unquoted(text: str, variables: Mapping[str, str]) -> str:
     parts = re.findall(r"""'[^']*'|"(?:[^"\\]|\\.)*"|(?:[^\s"'\\]|\\.)+""", text)
-    return "".join(part[1:-1] if part[0] == "'" else _replaced(part.strip('"'), known) for part in parts)
+    return "".join(part[1:-1] if part[0] == "'" else _replaced(part.strip('"'), variables) for part in parts)
 
 
-def _replaced(text: str, known: Mapping[str, str]) -> str:
+def _replaced(text: str, variables: Mapping[str, str]) -> str:
     """Return ``text`` with ``$NAME``, ``${NAME}``, ``${NAME:-x}`` and ``${NAME:+x}`` replaced."""
 
-    def value(found: re.Match[str]) -> str:
-        escaped, plain, braced, operator, other = found.groups()
+    def value(match: re.Match[str]) -> str:
+        escaped, plain, braced, operator, other = match.groups()
         if escaped is not None:
             return escaped
-        have = known.get(plain or braced, "")
+        have = variables.get(plain or braced, "")
         if operator == ":-":
             return have or other
         return (other if have else "") if operator == ":+" else have

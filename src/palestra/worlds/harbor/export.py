@@ -84,20 +84,20 @@ def export_task(env: Terminal, task: Task, folder: Path, image: str = IMAGE) -> 
     """Write one task below ``folder``, and return its folder."""
     scene = env.scene_of(task)
     name = f"{task.env.removeprefix('terminal:')}-{task.seed:04}"
-    place = folder / name
-    if place.exists():
-        raise UsageError(f"{place} exists already: name another folder, or remove it")
+    target = folder / name
+    if target.exists():
+        raise UsageError(f"{target} exists already: name another folder, or remove it")
     living = any(isinstance(check, Workers) for check in scene.checks)
     shared = living or any(isinstance(check, Modes) for check in scene.checks)
-    _write(place / "task.toml", _toml(name, task, shared, living))
-    step = place / "steps" / _STEP if living else place
+    _write(target / "task.toml", _toml(name, task, shared, living))
+    step = target / "steps" / _STEP if living else target
     _write(step / "instruction.md", _INSTRUCTION.format(goal=scene.goal, home=HOME))
     _write(step / "solution/solve.sh", _solution(scene))
-    _write_environment(place / "environment", scene, "" if living else scene.setup, image)
+    _write_environment(target / "environment", scene, "" if living else scene.setup, image)
     if living:
         _write(step / "workdir/setup.sh", f'rm -f -- "$0"\ncd /{HOME}\n{scene.setup}\n{_RECORD}')
     _write_tests(step / "tests", scene, "" if shared else image)
-    return place
+    return target
 
 
 def _toml(name: str, task: Task, shared: bool, living: bool) -> str:
@@ -128,10 +128,10 @@ def _write_environment(folder: Path, scene: Scene, setup: str, image: str) -> No
         _write(folder / "home" / file.path.removeprefix(f"{HOME}/"), file.content, 0o755 if file.mode & 0o100 else 0o644)
 
 
-def _modes(found: Sequence[NewFile]) -> dict[int, list[str]]:
+def _modes(changed: Sequence[NewFile]) -> dict[int, list[str]]:
     """Return modes → paths of the files that the Dockerfile must change: folders lose modes on their way, such as in git."""
     modes: dict[int, list[str]] = defaultdict(list)
-    for file in found:
+    for file in changed:
         if file.mode not in (0o644, 0o755):
             modes[file.mode].append(file.path.removeprefix(f"{HOME}/"))
     return modes
@@ -147,7 +147,7 @@ def _write_tests(folder: Path, scene: Scene, image: str) -> None:
         _write(folder / "Dockerfile", f"FROM {image}\nCOPY . /tests/\nWORKDIR /{HOME}\n")
 
 
-def _write(place: Path, content: str | bytes, mode: int = 0) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(content.encode() if isinstance(content, str) else content)
-    place.chmod(mode or (0o755 if place.suffix == ".sh" else 0o644))
+def _write(path: Path, content: str | bytes, mode: int = 0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    path.chmod(mode or (0o755 if path.suffix == ".sh" else 0o644))

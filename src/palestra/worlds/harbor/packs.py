@@ -43,16 +43,16 @@ def unpacked(pack: Path) -> Path:
         UsageError: The file is not a pack that can be read.
     """
     with pack.open("rb") as file:
-        place = home_folder("harbor") / "packs" / hashlib.file_digest(file, "sha256").hexdigest()
-    if place.is_dir():
-        return place
-    with drafted(place) as draft:
+        folder = home_folder("harbor") / "packs" / hashlib.file_digest(file, "sha256").hexdigest()
+    if folder.is_dir():
+        return folder
+    with drafted(folder) as draft:
         if pack.suffix == ".parquet":
             _unpack_rows(pack, draft)
         else:
             with pack.open("rb") as file:
                 unpack_tar(file, pack.name, draft)
-    return place
+    return folder
 
 
 def _unpack_rows(pack: Path, draft: Path) -> None:
@@ -61,24 +61,24 @@ def _unpack_rows(pack: Path, draft: Path) -> None:
     above: set[PurePosixPath] = set()
     for row in _rows(pack):
         path, content = (row[name] for name in _COLUMNS)
-        place = _place(path)
-        if place is None or not isinstance(content, bytes):
+        inner = _place(path)
+        if inner is None or not isinstance(content, bytes):
             raise UsageError(f"{pack.name} has a row without a task: path is {path!r}")
-        if place in taken:
+        if inner in taken:
             raise UsageError(f"{pack.name} has two tasks {path}")
-        if place in above or not taken.isdisjoint(place.parents):  # a link in the upper task could lead anywhere
+        if inner in above or not taken.isdisjoint(inner.parents):  # a link in the upper task could lead anywhere
             raise UsageError(f"{pack.name} has a task inside another one: {path}")
-        taken.add(place)
-        above.update(place.parents)
-        folder = draft / place
+        taken.add(inner)
+        above.update(inner.parents)
+        folder = draft / inner
         folder.mkdir(parents=True)
         unpack_tar(io.BytesIO(content), f"{pack.name}: {path}", folder, room)
 
 
 def _place(path: object) -> PurePosixPath | None:
     """Return the path of a row, if it is one below the folder of the pack."""
-    place = PurePosixPath(path) if isinstance(path, str) and "\0" not in path else PurePosixPath()
-    return place if place.parts and not place.is_absolute() and ".." not in place.parts else None
+    inner = PurePosixPath(path) if isinstance(path, str) and "\0" not in path else PurePosixPath()
+    return inner if inner.parts and not inner.is_absolute() and ".." not in inner.parts else None
 
 
 def _rows(pack: Path) -> Iterator[dict[str, Any]]:

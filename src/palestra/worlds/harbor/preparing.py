@@ -22,10 +22,10 @@ def container_program() -> str:
     Raises:
         MissingExtra: Neither is installed.
     """
-    found = shutil.which("docker") or shutil.which("podman")
-    if found is None:
+    program = shutil.which("docker") or shutil.which("podman")
+    if program is None:
         raise MissingExtra("preparing a task needs docker or podman: apt-get install podman")
-    return found
+    return program
 
 
 def prepare(cache: RootCache, context: Path, environment: Environment, program: str) -> str:

@@ -33,18 +33,18 @@ def find_tasks(folder: str | Path) -> list[Path]:
     """Return ``folder`` if it is a task, else the task folders directly below it, sorted by name; of a pack, all in it."""
     root = Path(folder)
     if is_pack(root):
-        found = sorted(path.parent for path in unpacked(root).rglob("task.toml"))
-        if not found:
+        folders = sorted(path.parent for path in unpacked(root).rglob("task.toml"))
+        if not folders:
             raise UsageError(f"{root} has no Harbor task: a task is a folder with a file task.toml")
-        return [one for one in found if not set(one.parents) & set(found)]
+        return [task for task in folders if not set(task.parents) & set(folders)]
     if not root.is_dir():
         raise UsageError(f"no folder {root}: name a Harbor task folder, a folder of them, or a pack (.tar, .tar.gz, .parquet)")
     if (root / "task.toml").is_file():
         return [root]
-    found = sorted(path.parent for path in root.glob("*/task.toml"))
-    if not found:
+    folders = sorted(path.parent for path in root.glob("*/task.toml"))
+    if not folders:
         raise UsageError(f"{root} is no Harbor task and has none below it: a task is a folder with a file task.toml")
-    return found
+    return folders
 
 
 def read_task(folder: str | Path) -> HarborTask:
@@ -94,8 +94,8 @@ def _converted(root: Path, raw: dict[str, Any]) -> Config:
     try:
         return msgspec.convert(raw, Config)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at `$")
-        raise SchemaError(f"{root.name}: task.toml: {place.strip('`').lstrip('.') or 'the file'}: {_plain(what)}") from None
+        what, _, key = str(error).partition(" - at `$")
+        raise SchemaError(f"{root.name}: task.toml: {key.strip('`').lstrip('.') or 'the file'}: {_plain(what)}") from None
 
 
 _TYPES = {"object": "table", "str": "text", "int": "whole number", "float": "number", "bool": "true or false", "array": "list"}
@@ -103,25 +103,25 @@ _TYPES = {"object": "table", "str": "text", "int": "whole number", "float": "num
 
 def _plain(what: str) -> str:
     """Return msgspec's sentence in the words of TOML."""
-    what = re.sub(r"`(\w+)`", lambda found: _TYPES.get(found[1], f'"{found[1]}"'), what)
+    what = re.sub(r"`(\w+)`", lambda match: _TYPES.get(match[1], f'"{match[1]}"'), what)
     what = what.replace("Object missing required field", "the table has no key").replace(" | null", " or nothing")
     return what[0].lower() + what[1:]
 
 
-def _unknown(raw: Any, kind: Any, place: str) -> Iterator[str]:
+def _unknown(raw: Any, kind: Any, table: str) -> Iterator[str]:
     """Yield a sentence for every key that the type ``kind`` does not have."""
     struct = _struct_in(kind)
     if isinstance(raw, list):
         for number, item in enumerate(raw):
-            yield from _unknown(item, kind, f"{place}[{number}]")
+            yield from _unknown(item, kind, f"{table}[{number}]")
     elif isinstance(raw, dict) and struct is not None:
-        known = {field.name: field.type for field in msgspec.structs.fields(struct)}
+        types = {field.name: field.type for field in msgspec.structs.fields(struct)}
         for key, value in raw.items():
-            path = f"{place}.{key}".lstrip(".")
-            if key not in known:
+            path = f"{table}.{key}".lstrip(".")
+            if key not in types:
                 yield f"task.toml: {path}: Harbor has no such key, and ignores it"
             else:
-                yield from _unknown(value, known[key], path)
+                yield from _unknown(value, types[key], path)
 
 
 def _struct_in(kind: Any) -> Any:
@@ -130,7 +130,7 @@ def _struct_in(kind: Any) -> Any:
         return kind
     if get_origin(kind) is dict:
         return None
-    return next((found for part in get_args(kind) if (found := _struct_in(part)) is not None), None)
+    return next((struct for part in get_args(kind) if (struct := _struct_in(part)) is not None), None)
 
 
 def _config_faults(config: Config) -> Iterator[str]:
@@ -147,60 +147,60 @@ def _config_faults(config: Config) -> Iterator[str]:
         yield from _step_faults(step, f"steps[{number}]", seen)
 
 
-def _step_faults(step: StepConfig, place: str, seen: set[str]) -> Iterator[str]:
+def _step_faults(step: StepConfig, path: str, seen: set[str]) -> Iterator[str]:
     key = unicodedata.normalize("NFC", step.name).casefold()
     if not _STEP.fullmatch(step.name) or not step.name.strip() or step.name.endswith((".", " ")):
-        yield f'task.toml: {place}.name: "{step.name}" is not the name of a folder'
+        yield f'task.toml: {path}.name: "{step.name}" is not the name of a folder'
     if key in seen:
-        yield f'task.toml: {place}.name: there are two steps "{step.name}"'
+        yield f'task.toml: {path}.name: there are two steps "{step.name}"'
     seen.add(key)
-    yield from _verifier_faults(step.verifier, f"{place}.verifier")
-    yield from _network_faults(step.agent, f"{place}.agent")
-    yield from _artifact_faults(step.artifacts, f"{place}.artifacts")
+    yield from _verifier_faults(step.verifier, f"{path}.verifier")
+    yield from _network_faults(step.agent, f"{path}.agent")
+    yield from _artifact_faults(step.artifacts, f"{path}.artifacts")
 
 
-def _environment_faults(table: Environment, place: str) -> Iterator[str]:
-    yield from _network_faults(table, place)
+def _environment_faults(table: Environment, key: str) -> Iterator[str]:
+    yield from _network_faults(table, key)
     for old, new in (("memory", "memory_mb"), ("storage", "storage_mb")):
         written, number = getattr(table, old), getattr(table, new)
         try:
             size = None if written is None else size_in_mb(written)
         except ValueError as error:
-            yield f"task.toml: {place}.{old}: {error}"
+            yield f"task.toml: {key}.{old}: {error}"
             continue
         if size is not None and number is not None and size != number:
-            yield f'task.toml: {place}.{old}: "{written}" is {size} MB, but {place}.{new} is {number}'
+            yield f'task.toml: {key}.{old}: "{written}" is {size} MB, but {key}.{new} is {number}'
     for number, server in enumerate(table.mcp_servers):
         wanted = "command" if server.transport == "stdio" else "url"
         if not getattr(server, wanted):
-            yield f"task.toml: {place}.mcp_servers[{number}].{wanted}: the transport {server.transport} needs it"
+            yield f"task.toml: {key}.mcp_servers[{number}].{wanted}: the transport {server.transport} needs it"
 
 
-def _network_faults(table: Any, place: str) -> Iterator[str]:
+def _network_faults(table: Any, key: str) -> Iterator[str]:
     if (
         table.allowed_hosts is not None
         and table.network_mode != "allowlist"
         and (table.allowed_hosts or not table.network_mode)
     ):
-        yield f'task.toml: {place}.allowed_hosts: hosts are allowed only with {place}.network_mode = "allowlist"'
+        yield f'task.toml: {key}.allowed_hosts: hosts are allowed only with {key}.network_mode = "allowlist"'
 
 
-def _verifier_faults(table: Verifier, place: str) -> Iterator[str]:
-    yield from _network_faults(table, place)
+def _verifier_faults(table: Verifier, key: str) -> Iterator[str]:
+    yield from _network_faults(table, key)
     if table.environment is not None:
-        yield from _environment_faults(table.environment, f"{place}.environment")
+        yield from _environment_faults(table.environment, f"{key}.environment")
         if table.environment_mode == "shared":
-            yield f'task.toml: {place}.environment_mode: "shared" contradicts [{place}.environment]'
+            yield f'task.toml: {key}.environment_mode: "shared" contradicts [{key}.environment]'
 
 
-def _artifact_faults(entries: tuple[str | Artifact, ...], place: str) -> Iterator[str]:
+def _artifact_faults(entries: tuple[str | Artifact, ...], key: str) -> Iterator[str]:
     for number, entry in enumerate(entries):
-        one = entry if isinstance(entry, Artifact) else Artifact(source=entry)
-        if not one.source or ".." in PurePosixPath(one.source).parts:
-            yield f'task.toml: {place}[{number}].source: "{one.source}" must be a path without ".."'
-        target = PurePosixPath(one.destination or "x")
+        artifact = entry if isinstance(entry, Artifact) else Artifact(source=entry)
+        if not artifact.source or ".." in PurePosixPath(artifact.source).parts:
+            yield f'task.toml: {key}[{number}].source: "{artifact.source}" must be a path without ".."'
+        target = PurePosixPath(artifact.destination or "x")
         if target.is_absolute() or ".." in target.parts or "\\" in str(target) or str(target) == "manifest.json":
-            yield f'task.toml: {place}[{number}].destination: "{one.destination}" must be a relative path without ".."'
+            yield f'task.toml: {key}[{number}].destination: "{artifact.destination}" must be a relative path without ".."'
 
 
 # --------------------------------------------------------------------------------------------------------------------- files
@@ -246,7 +246,7 @@ def _test_faults(root: Path, config: Config) -> Iterator[str]:
         folder = root / "steps" / step.name if step else root
         if _mode(config, step) == "separate" and _verifier_image(root, config, step)[2]:
             continue
-        if not any((place / "tests" / "test.sh").is_file() for place in (folder, root)):
+        if not any((above / "tests" / "test.sh").is_file() for above in (folder, root)):
             path = f"steps/{step.name}/tests/test.sh" if step else "tests/test.sh"
             yield f"{path} is missing: the task has no verifier"
 
@@ -254,7 +254,7 @@ def _test_faults(root: Path, config: Config) -> Iterator[str]:
 def _instruction(path: Path) -> str:
     """Return the instruction without the canary lines at its beginning, which are not meant for agents."""
     lines = _text(path).split("\n")
-    start = next((place for place, line in enumerate(lines) if not _CANARY.fullmatch(line.strip())), len(lines))
+    start = next((number for number, line in enumerate(lines) if not _CANARY.fullmatch(line.strip())), len(lines))
     return "\n".join(lines[start:]).lstrip("\n") if start else "\n".join(lines)
 
 
@@ -290,32 +290,32 @@ def _real(folder: Path) -> Path:
 
 def _step(root: Path, config: Config, step: StepConfig | None) -> HarborStep:
     folder = root / "steps" / step.name if step else root
-    own = step or StepConfig(name="", agent=config.agent, verifier=config.verifier)
+    settings = step or StepConfig(name="", agent=config.agent, verifier=config.verifier)
     image, context, bundled = _verifier_image(root, config, step)
-    tests = dict.fromkeys(_real(place / "tests") for place in (root, folder) if (place / "tests").is_dir())
+    tests = dict.fromkeys(_real(above / "tests") for above in (root, folder) if (above / "tests").is_dir())
     solution = next(
-        (_real(place / "solution") for place in (folder, root) if (place / "solution" / "solve.sh").is_file()), None
+        (_real(above / "solution") for above in (folder, root) if (above / "solution" / "solve.sh").is_file()), None
     )
     workdir = _real(folder / "workdir")
-    verifier = own.verifier.environment or config.verifier.environment
-    entries = dict.fromkeys([*config.artifacts, *own.artifacts])
+    verifier = settings.verifier.environment or config.verifier.environment
+    entries = dict.fromkeys([*config.artifacts, *settings.artifacts])
     collect = (*config.verifier.collect, *step.verifier.collect) if step else config.verifier.collect
     return HarborStep(
-        name=own.name,
+        name=settings.name,
         instruction=_instruction(folder / "instruction.md"),
         tests=tuple(tests),
         solution=solution,
         workdir=workdir if step and workdir.is_dir() else None,
-        agent=_merged(config.agent, own.agent),
-        verifier=msgspec.structs.replace(own.verifier, collect=collect),
+        agent=_merged(config.agent, settings.agent),
+        verifier=msgspec.structs.replace(settings.verifier, collect=collect),
         separate=_mode(config, step) == "separate",
-        verifier_env={**config.verifier.env, **own.verifier.env},
+        verifier_env={**config.verifier.env, **settings.verifier.env},
         verifier_environment=msgspec.structs.replace(verifier or config.environment, docker_image=image),
         verifier_context=context,
         bundled_tests=bundled,
-        artifacts=tuple(one if isinstance(one, Artifact) else Artifact(source=one) for one in entries),
-        min_reward=own.min_reward,
-        healthcheck=own.healthcheck,
+        artifacts=tuple(entry if isinstance(entry, Artifact) else Artifact(source=entry) for entry in entries),
+        min_reward=settings.min_reward,
+        healthcheck=settings.healthcheck,
     )
 
 

@@ -37,15 +37,15 @@ def read_rewards(fetch: Callable[[str], bytes]) -> dict[str, float]:
 
 def _of_json(path: str, text: str) -> dict[str, float]:
     try:
-        found = json.loads(text)
+        rewards = json.loads(text)
     except (ValueError, RecursionError):
         raise GraderError(f"the verifier's file /{path} is not JSON") from None
-    if not isinstance(found, dict) or not found:
+    if not isinstance(rewards, dict) or not rewards:
         raise GraderError(f"the verifier's file /{path} is not an object of names and numbers")
-    for name, value in found.items():
+    for name, value in rewards.items():
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise GraderError(f'the verifier\'s file /{path}: "{name}" is not a number')
-    return {name: _finite(path, value) for name, value in found.items()}
+    return {name: _finite(path, value) for name, value in rewards.items()}
 
 
 def _of_text(path: str, text: str) -> dict[str, float]:

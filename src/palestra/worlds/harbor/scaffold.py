@@ -50,8 +50,8 @@ def new_task(folder: Path, organization: str = "local") -> Path:
     if folder.exists():
         raise UsageError(f"{folder} exists already: name a new folder")
     for path, text in _FILES.items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text.replace("{organization}", organization).replace("{name}", folder.name))
-        place.chmod(0o755 if path.endswith(".sh") else 0o644)
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text.replace("{organization}", organization).replace("{name}", folder.name))
+        target.chmod(0o755 if path.endswith(".sh") else 0o644)
     return folder

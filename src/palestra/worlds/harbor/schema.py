@@ -210,7 +210,7 @@ _UNITS = {"K": 1 / 1024, "M": 1, "G": 1024}
 
 def size_in_mb(text: str) -> int:
     """Return a size such as ``2G`` or ``512M`` in MiB; raise ``ValueError`` if it is none."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f'"{text}" is not a size: write a number and K, M or G, such as "2G"')
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    return int(float(match[1]) * _UNITS[match[2].upper()])

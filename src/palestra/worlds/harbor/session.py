@@ -39,9 +39,9 @@ class Session:
     async def start(cls, context: Path, environment: Environment, base: str) -> "Session":
         """Build ``environment`` and open a box over it."""
         cache, image = harbor_cache(), recipe_of(context, environment).image
-        known = cache.images() if base != HOST else {*cache.images(), image}
+        images = cache.images() if base != HOST else {*cache.images(), image}
         root = Root(HOST, "") if base == HOST else cache.find(identity_of(context, environment)) or cache.find(image)
-        reasons = environment_reasons(context, environment, known)
+        reasons = environment_reasons(context, environment, images)
         recipe = recipe_of(context, environment, root) if root else recipe_of(context, environment)
         reasons += [Reason(3, f"USER {user}: a trial's box has one user") for user in users_of(recipe)]
         if reasons or root is None:
@@ -101,27 +101,27 @@ class Session:
 
     async def real(self, path: str) -> str:
         """Return where ``path`` leads to, without the first slash: files are copied without following links."""
-        found = await self.run(f"realpath -m -- {shlex.quote(path)}", "/", {}, 60.0)
-        return str(found["stdout"]).strip().lstrip("/")
+        result = await self.run(f"realpath -m -- {shlex.quote(path)}", "/", {}, 60.0)
+        return str(result["stdout"]).strip().lstrip("/")
 
     async def put(self, source: Path, target: str) -> None:
         """Copy a file to ``target``, or the files of a folder below it."""
-        place = await self.real(target)
+        path = await self.real(target)
         if source.is_dir():  # noqa: ASYNC240 - local files, copied as the shell copies
-            self._shell.put([NewFile(f"{place}/.palestra"), *files_of(source.resolve(), place)])  # noqa: ASYNC240 - see above
-            await self.run(f"rm -f {shlex.quote(f'/{place}/.palestra')}", "/", {}, 60.0)
+            self._shell.put([NewFile(f"{path}/.palestra"), *files_of(source.resolve(), path)])  # noqa: ASYNC240 - see above
+            await self.run(f"rm -f {shlex.quote(f'/{path}/.palestra')}", "/", {}, 60.0)
         else:
-            self._shell.put([_new_file(source, place)])
+            self._shell.put([_new_file(source, path)])
 
     async def get(self, source: str, target: Path) -> None:
         """Copy a file to ``target``, or the files of a folder below it. Links that lead out of the folder are left out."""
-        place = await self.real(source)
-        for file in self._shell.copy_of(place):
-            _write(file, Path(str(target) + file.path.removeprefix(place)))
+        path = await self.real(source)
+        for file in self._shell.copy_of(path):
+            _write(file, Path(str(target) + file.path.removeprefix(path)))
 
 
-def _new_file(source: Path, place: str) -> NewFile:
-    return NewFile(place, source.read_bytes(), source.stat().st_mode & 0o777)
+def _new_file(source: Path, path: str) -> NewFile:
+    return NewFile(path, source.read_bytes(), source.stat().st_mode & 0o777)
 
 
 def _write(file: NewFile, path: Path) -> None:

@@ -71,16 +71,16 @@ class HarborTask:
     @property
     def environments(self) -> dict[str, tuple[Path, Environment]]:
         """The identity → context and table of every environment that a box must have. Every file of them is read."""
-        found: dict[str, tuple[Path, Environment]] = {}
-        for one in self.contexts:
-            found.setdefault(identity_of(*one), one)
-        return found
+        environments: dict[str, tuple[Path, Environment]] = {}
+        for pair in self.contexts:
+            environments.setdefault(identity_of(*pair), pair)
+        return environments
 
     @property
     def contexts(self) -> list[tuple[Path, Environment]]:
         """Context and table of the agent's environment, then of those of separate verifiers."""
-        own = [(step.verifier_context, step.verifier_environment) for step in self.steps if step.separate]
-        return [(self.environment, self.config.environment), *own]
+        verifiers = [(step.verifier_context, step.verifier_environment) for step in self.steps if step.separate]
+        return [(self.environment, self.config.environment), *verifiers]
 
     @property
     def megabytes(self) -> float:
@@ -110,17 +110,17 @@ def files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 def tree_digest(folder: Path) -> str:
     """Return a hash of paths, executable bits, link targets and contents below ``folder``. Times and owners do not count."""
-    found = hashlib.sha256()
-    for path, status in sorted(files_below(folder), key=lambda one: one[0]):
-        place = folder / path
+    digest = hashlib.sha256()
+    for path, status in sorted(files_below(folder), key=lambda entry: entry[0]):
+        file_path = folder / path
         if stat.S_ISLNK(status.st_mode):
-            target = os.readlink(place).encode()
-            found.update(f"link {path!r} {len(target)}\n".encode() + target)
+            target = os.readlink(file_path).encode()
+            digest.update(f"link {path!r} {len(target)}\n".encode() + target)
         elif stat.S_ISREG(status.st_mode):
-            found.update(f"file {bool(status.st_mode & 0o100)} {path!r} {status.st_size}\n".encode())
-            with place.open("rb") as file:
+            digest.update(f"file {bool(status.st_mode & 0o100)} {path!r} {status.st_size}\n".encode())
+            with file_path.open("rb") as file:
                 while piece := file.read(_PIECE):  # a file may be larger than the memory
-                    found.update(piece)
+                    digest.update(piece)
         else:
-            found.update(f"folder {path!r} 0\n".encode())
-    return found.hexdigest()
+            digest.update(f"folder {path!r} 0\n".encode())
+    return digest.hexdigest()

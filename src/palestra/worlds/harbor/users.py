@@ -53,7 +53,7 @@ def _scripts(step: HarborStep) -> Iterator[str]:
     places = [folder / "test.sh" for folder in step.tests]
     places += [step.solution / "solve.sh"] if step.solution else []
     places += [step.workdir / "setup.sh"] if step.workdir else []
-    yield from (place.read_text(errors="replace") for place in places if place.is_file())
+    yield from (script.read_text(errors="replace") for script in places if script.is_file())
 
 
 class Account(NamedTuple):
@@ -86,13 +86,13 @@ async def account_of(shell: Shell, user: str | int) -> Account:
     )
     outcome = await shell.run(script, wall_seconds=10)
     lines = outcome.text.splitlines()
-    known = next((line.split(":") for line in lines if line.count(":") == 2), None)
-    if known is None and not name.isdigit():
+    fields = next((line.split(":") for line in lines if line.count(":") == 2), None)
+    if fields is None and not name.isdigit():
         raise EnvError(f"the box has no user {name}, or no setpriv (util-linux) to become it")
-    uid, gid, home = known or [name, "0", "/"]
+    uid, gid, home = fields or [name, "0", "/"]
     gid = next((line for line in lines if line.isdigit()), group) if group else gid
     groups = next((line.removeprefix("groups=").split() for line in lines if line.startswith("groups=")), [])
-    account = Account(uid, gid, home, ",".join(groups if known else []))
+    account = Account(uid, gid, home, ",".join(groups if fields else []))
     if not all(_NUMBER.fullmatch(number) for number in (uid, gid, *groups)):  # they become words of a command
         raise EnvError(f"the box has no user {user}: its numbers are {account.uid!r} and {account.gid!r}")
     return account

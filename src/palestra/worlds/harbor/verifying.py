@@ -100,7 +100,7 @@ def _prepare(shell: Shell, tests: list[NewFile]) -> None:
 
 def _is_folder(shell: Shell, path: str) -> bool:
     above, _, name = path.rpartition("/")
-    return any(found == name and stat.S_ISDIR(mode) for found, mode in shell.names_in(above))
+    return any(other == name and stat.S_ISDIR(mode) for other, mode in shell.names_in(above))
 
 
 def _last_words(shell: Shell) -> str:
@@ -114,10 +114,10 @@ def _last_words(shell: Shell) -> str:
 def artifacts_of(shell: Shell, artifacts: Iterable[Artifact], workdir: str) -> list[NewFile]:
     """Return what a separate verifier gets from the agent's box. Links that could lead elsewhere are left out."""
     files: dict[str, NewFile] = {}
-    for one in (Artifact(source="/logs/artifacts"), *artifacts):
-        path = posixpath.normpath(posixpath.join(workdir, one.source)).strip("/")
+    for artifact in (Artifact(source="/logs/artifacts"), *artifacts):
+        path = posixpath.normpath(posixpath.join(workdir, artifact.source)).strip("/")
         for file in _copied(shell, path):
-            if _stays_inside(file, path) and not _is_excluded(file.path.removeprefix(path).strip("/"), one.exclude):
+            if _stays_inside(file, path) and not _is_excluded(file.path.removeprefix(path).strip("/"), artifact.exclude):
                 files[file.path] = file
     return list(files.values())
 

@@ -117,7 +117,8 @@ def read_games(path: str = "", split: str = "train", **_: Any) -> Games:
     if not given:
         raise MissingData(f"ALFWorld's games are not on this machine: run alfworld-download and set {VARIABLE}=FOLDER")
     root = Path(given).expanduser()
-    return _found(next((one for one in (root / "json_2.1.1" / _SPLITS[split], root / _SPLITS[split]) if one.is_dir()), root))
+    folders = (root / "json_2.1.1" / _SPLITS[split], root / _SPLITS[split])
+    return _found(next((folder for folder in folders if folder.is_dir()), root))
 
 
 @lru_cache(maxsize=8)
@@ -175,8 +176,8 @@ def _load(folder: Path) -> _Loaded:
     _check(house, goal, folder)
     words = _WISH.search(game.grammar)
     hollow = any(place.hollow for place in house.scene.places if place.kind == goal.target)
-    said = words[1] if words and words[1] != "UNKNOWN GOAL" else ""
-    return _Loaded(house, goal, f"{said[:1].upper()}{said[1:]}." if said else wish_of(goal, hollow))
+    wish = words[1] if words and words[1] != "UNKNOWN GOAL" else ""
+    return _Loaded(house, goal, f"{wish[:1].upper()}{wish[1:]}." if wish else wish_of(goal, hollow))
 
 
 def _check(house: House, goal: Goal, folder: Path) -> None:
@@ -190,7 +191,7 @@ def _check(house: House, goal: Goal, folder: Path) -> None:
 
 def _facts(problem: str) -> dict[str, list[list[str]]]:
     """Return the facts at the start: predicate → the arguments of each fact, all in lower case."""
-    found: dict[str, list[list[str]]] = defaultdict(list)
+    facts: dict[str, list[list[str]]] = defaultdict(list)
     lowered = problem.lower()
     start = lowered.index("(:init") + len("(:init")
     depth, fact = 1, list[str]()
@@ -200,18 +201,18 @@ def _facts(problem: str) -> dict[str, list[list[str]]]:
             fact = []
         elif word[0] == ")":
             if depth == 2 and fact:
-                found[fact[0]].append(fact[1:])
+                facts[fact[0]].append(fact[1:])
             depth -= 1
             fact = []
             if not depth:
-                return found
+                return facts
         else:
             fact.append(word[0])
     raise ValueError("(:init is not closed")
 
 
 def _house(facts: dict[str, list[list[str]]], room: str) -> House:
-    names = _names({word for found in facts.values() for fact in found for word in fact if "_bar_" in word})
+    names = _names({word for group in facts.values() for fact in group for word in fact if "_bar_" in word})
     spots = {spot: number for number, spot in enumerate(sorted({spot for _, spot in facts["receptacleatlocation"]}))}
     at = {place: spots[spot] for place, spot in facts["receptacleatlocation"]}
     openable = {place for (place,) in facts["openable"]}
@@ -233,7 +234,7 @@ def _house(facts: dict[str, list[list[str]]], room: str) -> House:
     fits: dict[str, set[str]] = defaultdict(set)
     for place, thing in facts["cancontain"]:
         fits[place.removesuffix("type")].add(thing.removesuffix("type"))
-    scene = Scene(room, places, things, {kind: frozenset(found) for kind, found in fits.items()})
+    scene = Scene(room, places, things, {kind: frozenset(kept) for kind, kept in fits.items()})
     house = House(scene, [lies[thing] for thing in held], {index[place] for (place,) in facts["opened"] if place in index})
     for predicate, mark in _MARKS.items():
         getattr(house, mark).update(held.index(thing) for (thing,) in facts[predicate] if thing in lies)

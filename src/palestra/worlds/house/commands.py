@@ -58,16 +58,16 @@ class Answer(NamedTuple):
 def read_command(reply: str) -> Command | None:
     """Return the command in ``reply``, or ``None`` if its action is not a command."""
     line = action_line(reply).lower()
-    found = _SHAPE.fullmatch(line) if len(line) <= _LONGEST else None
-    if found is None:
+    match = _SHAPE.fullmatch(line) if len(line) <= _LONGEST else None
+    if match is None:
         return None
-    verb = found.lastgroup
+    verb = match.lastgroup
     if verb == "alone":
         return Command(line)
     if verb == "name":
-        return Command(found["one"], found["name"])
-    verb = found["take"] or found["move"] or found["treat"]
-    return Command(verb, found["taken"] or found["moved"] or found["treated"], found["place"])
+        return Command(match["one"], match["name"])
+    verb = match["take"] or match["move"] or match["treat"]
+    return Command(verb, match["taken"] or match["moved"] or match["treated"], match["place"])
 
 
 def perform(house: House, command: Command) -> Answer:

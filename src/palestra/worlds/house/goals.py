@@ -32,7 +32,7 @@ def is_solved(house: House, goal: Goal) -> bool:
     if goal.task == "look":
         return _under_the_lamp(house, goal)
     places = house.scene.places
-    found = [
+    ready = [
         place
         for thing, place in enumerate(house.where)
         if place != HAND
@@ -40,7 +40,7 @@ def is_solved(house: House, goal: Goal) -> bool:
         and places[place].kind == goal.target
         and _is_ready(house, goal, thing)
     ]
-    return len(set(found)) < len(found) if goal.task == "two" else bool(found)
+    return len(set(ready)) < len(ready) if goal.task == "two" else bool(ready)
 
 
 def _under_the_lamp(house: House, goal: Goal) -> bool:
@@ -76,13 +76,13 @@ def next_command(house: House, goal: Goal) -> str:
 
 
 def _fetch(house: House, goal: Goal) -> str:
-    found = _of_kind(house, goal.kind)
+    candidates = _of_kind(house, goal.kind)
     if goal.task == "two":
         target = _destination(house, goal)
-        found = [thing for thing in found if house.where[thing] != target]
+        candidates = [thing for thing in candidates if house.where[thing] != target]
     elif goal.task in TREATMENTS:
-        found = [thing for thing in found if goal.task in house.scene.things[thing].traits]
-    thing = found[0]
+        candidates = [thing for thing in candidates if goal.task in house.scene.things[thing].traits]
+    thing = candidates[0]
     place = house.where[thing]
     if not house.at(place) or not house.accessible(place):
         return _reach(house, place)
@@ -91,8 +91,8 @@ def _fetch(house: House, goal: Goal) -> str:
 
 def _of_kind(house: House, kind: str) -> list[int]:
     """All things of ``kind``; those that the agent sees now come first."""
-    found = [index for index, thing in enumerate(house.scene.things) if thing.kind == kind]
-    return sorted(found, key=lambda thing: not house.visible(thing))
+    matches = [index for index, thing in enumerate(house.scene.things) if thing.kind == kind]
+    return sorted(matches, key=lambda thing: not house.visible(thing))
 
 
 def _destination(house: House, goal: Goal) -> int:

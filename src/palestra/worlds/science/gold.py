@@ -68,11 +68,11 @@ def compute_path(shared: SharedState, game: Game, simplifications: str) -> list[
         path = follow(simulator, game, simplifications, path).path
     finally:
         simulator.free()
-    place = _place(game, simplifications)
+    file = _place(game, simplifications)
     # Another process may be writing the same path, or the folder may be read-only. The path is computed again then.
     with suppress(OSError, UsageError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(place, json.dumps(path).encode())
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, json.dumps(path).encode())
     return path
 
 
@@ -117,14 +117,14 @@ def read_gold() -> Gold:
     """Read the file. It has each action once, and each path as a list of positions."""
     content = json.loads(gzip.decompress(_FILE.read_bytes()))
     actions = content["actions"]
-    paths = {game: [actions[place] for place in path] for game, path in _flat(content["paths"]).items()}
+    paths = {game: [actions[index] for index in path] for game, path in _flat(content["paths"]).items()}
     return Gold(paths, _flat(content.get("short", {})))
 
 
 def write_gold(gold: Gold) -> None:
     """Write the file, in the order of the games and without a date, so that the same content is the same file."""
     actions = sorted({action for path in gold.paths.values() for action in path})
-    places = {action: place for place, action in enumerate(actions)}
+    places = {action: index for index, action in enumerate(actions)}
     paths = _nested({game: [places[action] for action in path] for game, path in gold.paths.items()})
     content = {"actions": actions, "paths": paths, "short": _nested(gold.short)}
     packed = gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 9, mtime=0)
@@ -147,9 +147,9 @@ def _place(game: Game, simplifications: str) -> Path:
     return home_folder("science") / metadata.version("scienceworld") / f"{name}.json"
 
 
-def _kept(place: Path) -> list[str] | None:
+def _kept(file: Path) -> list[str] | None:
     try:
-        path = json.loads(place.read_bytes())
+        path = json.loads(file.read_bytes())
     except (OSError, ValueError):
         return None
     return path if isinstance(path, list) else None

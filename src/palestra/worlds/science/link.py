@@ -48,17 +48,17 @@ class Link:
 
     def items(self, listed: JavaRef) -> list[Value]:
         """Return the items of a list, and forget the list."""
-        found = [self.item(listed, place) for place in range(self.length(listed))]
+        values = [self.item(listed, index) for index in range(self.length(listed))]
         self.forget(listed)
-        return found
+        return values
 
     def length(self, listed: JavaRef) -> int:
         """Return the length of a list."""
         return int(self.call(listed, "size") or 0)
 
-    def item(self, listed: JavaRef, place: int) -> Value:
+    def item(self, listed: JavaRef, index: int) -> Value:
         """Return one item of a list."""
-        return self.call(listed, "get", number(place))
+        return self.call(listed, "get", number(index))
 
     def forget(self, ref: JavaRef) -> None:
         """Let Java's garbage collector take an object."""

@@ -41,7 +41,7 @@ def _every_game() -> list[Game]:
 def _chosen(name: str) -> list[int]:
     task = TASKS[name]
     start = min(len(task.split("train")), task.variations - PER_TASK)
-    return [start + place * (task.variations - start) // PER_TASK for place in range(PER_TASK)]
+    return [start + number * (task.variations - start) // PER_TASK for number in range(PER_TASK)]
 
 
 def _named(game: Game) -> Task:
@@ -66,7 +66,7 @@ def agentgym() -> list[PanelTask]:
 
 def _evenly_spaced() -> list[int]:
     total = len(games_of(AGENTGYM, "all"))
-    return [place * total // AGENTGYM_GAMES for place in range(AGENTGYM_GAMES)]
+    return [number * total // AGENTGYM_GAMES for number in range(AGENTGYM_GAMES)]
 
 
 def _column(name: str) -> str:

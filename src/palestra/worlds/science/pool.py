@@ -72,9 +72,9 @@ if hasattr(os, "register_at_fork"):
 
 async def seat() -> Seat:
     """Return a place for one episode in a Java process of this Python process. Waits while all are taken."""
-    while (place := _pool.seat()) is None:  # noqa: ASYNC110 - a place is freed by any thread or event loop
+    while (free := _pool.seat()) is None:  # noqa: ASYNC110 - a place is freed by any thread or event loop
         await asyncio.sleep(_PAUSE)
-    return place
+    return free
 
 
 def shared_pool() -> Pool:

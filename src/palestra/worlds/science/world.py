@@ -109,10 +109,11 @@ class ScienceWorld(AsyncEnv):
         if self._path is None:
             assert self._seat is not None
             self._path = await self._seat.jvm.call(compute_path, self._game, self._simplifications)
-        place = 0
+        done = 0
         for action in self._taken:
-            place += place < len(self._path) and action == self._path[place]
-        return f"Action: {self._path[place] if place < len(self._path) else 'look around'}"
+            if done < len(self._path) and action == self._path[done]:
+                done += 1
+        return f"Action: {self._path[done] if done < len(self._path) else 'look around'}"
 
     async def sample_random_action(self) -> str:
         """Return an action of the game with things in reach. It may make no sense, and one in 26 focuses on something."""

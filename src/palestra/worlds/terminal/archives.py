@@ -117,10 +117,10 @@ def _nested(rng: np.random.Generator, papers: dict[str, bytes], goal: str, wante
 def _split(rng: np.random.Generator, papers: dict[str, bytes], goal: str, wanted: str, content: str) -> Scene:
     data = base64.encodebytes(_zip({"inner.tar.gz": _gzip(_tar(papers)), "readme": b"one of two\n"}))
     count = int(rng.integers(3, 6))
-    cuts = [len(data) * place // count for place in range(count + 1)]
+    cuts = [len(data) * number // count for number in range(count + 1)]
     pieces = [data[start:end] for start, end in pairwise(cuts)]
     names = sample(rng, WORDS, count)
-    listed = "".join(f"{place + 1}. {name}\n" for place, name in enumerate(names)).encode()
+    listed = "".join(f"{number + 1}. {name}\n" for number, name in enumerate(names)).encode()
     files = [NewFile(f"{HOME}/pieces/{name}.part", piece) for name, piece in zip(names, pieces, strict=True)]
     files += [NewFile(f"{HOME}/pieces/{draw(rng, WORDS)}.bad", b"AAAA\n"), NewFile(f"{HOME}/pieces/ORDER", listed)]
     goal += (

@@ -55,8 +55,8 @@ class Ask(NamedTuple):
         for group, number in pairs:
             if number >= self.least:
                 groups[group].append(number)
-        found = [(group, self.statistic.value(numbers)) for group, numbers in groups.items()]
-        return sorted(found, key=lambda pair: (-pair[1] if self.descending else pair[1], pair[0]))
+        values = [(group, self.statistic.value(numbers)) for group, numbers in groups.items()]
+        return sorted(values, key=lambda pair: (-pair[1] if self.descending else pair[1], pair[0]))
 
 
 def draw_ask(rng: np.random.Generator, least: range) -> Ask:

@@ -45,12 +45,12 @@ def printed_in_fresh_home(home: str, files: Sequence[Found], command: str, varia
     """Return what ``command`` prints in a fresh ``home`` with ``files``; ``None`` if it takes too long."""
     _remove(home)
     os.makedirs(home, exist_ok=True)
-    for one in files:
-        place = f"{home}/{one.path}"
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        with open(place, "wb") as file:
-            file.write(one.content or b"")
-        os.chmod(place, one.mode & 0o777)
+    for wanted in files:
+        path = f"{home}/{wanted.path}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(wanted.content or b"")
+        os.chmod(path, wanted.mode & 0o777)
     try:
         return _printed(command, home, {**variables, "HOME": home})
     finally:
@@ -130,21 +130,21 @@ def filter_program(machine: str) -> bytes:
     """Return a BPF program that refuses the system calls with which a process reaches another one."""
     if machine not in _ARCHITECTURES:
         raise OSError(f"programs of the agent cannot be run safely on {machine}: only on {' and '.join(_ARCHITECTURES)}")
-    known = _ARCHITECTURES[machine]
-    code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, known["audit"]), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
+    calls = _ARCHITECTURES[machine]
+    code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, calls["audit"]), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
     code += [(_AT_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, _KILL)]  # the 32-bit calls of a 64-bit kernel
-    for number in known["denied"]:
+    for number in calls["denied"]:
         code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE)]
     # Limits of another process: the first argument is 0 for the caller's own.
-    code += [(_EQUAL, 0, 4, known["prlimit64"]), (_LOAD, 0, 0, 16), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _REFUSE)]
+    code += [(_EQUAL, 0, 4, calls["prlimit64"]), (_LOAD, 0, 0, 16), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _REFUSE)]
     code += [(_RETURN, 0, 0, _ALLOW)]
     for name, operations in _OWNERS.items():
-        code += [(_EQUAL, 0, 2 * len(operations) + 2, known[name]), (_LOAD, 0, 0, 24)]
+        code += [(_EQUAL, 0, 2 * len(operations) + 2, calls[name]), (_LOAD, 0, 0, 24)]
         for operation in operations:
             code += [(_EQUAL, 0, 1, operation), (_RETURN, 0, 0, _REFUSE)]
         code += [(_RETURN, 0, 0, _ALLOW)]
     code += [(_RETURN, 0, 0, _ALLOW)]
-    return b"".join(struct.pack("HBBI", *one) for one in code)
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
 
 
 def end_descendants() -> None:

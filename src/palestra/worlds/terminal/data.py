@@ -65,9 +65,9 @@ _RANKED = (("client", "ADDRESS", "addresses", 0, "$1"), ("path", "PATH", "paths"
 
 
 def _log_ranking(rng: np.random.Generator, rows: list[Any]) -> tuple[str, list[str], str]:
-    answered, (what, name, many, place, field) = draw(rng, _ANSWERED), draw(rng, _RANKED)
+    answered, (what, name, many, column, field) = draw(rng, _ANSWERED), draw(rng, _RANKED)
     most, fewest = int(rng.integers(2, 8)), bool(rng.integers(2))
-    counts = Counter(row[place] for row in rows if answered.low <= row[4] <= answered.high)
+    counts = Counter(row[column] for row in rows if answered.low <= row[4] <= answered.high)
     ranked = sorted(counts.items(), key=lambda pair: (pair[1] if fewest else -pair[1], pair[0]))[:most]
     way = "fewest" if fewest else "most"
     goal = (
@@ -241,8 +241,8 @@ def _sqlite(rng: np.random.Generator) -> Scene:
         (number, int(rng.integers(1, 40)), int(rng.integers(-50, 500))) for number in range(1, int(rng.integers(60, 150)))
     ]
     low, high = int(rng.integers(0, 60)), int(rng.integers(200, 460))
-    known = {number for number, _ in customers}
-    kept = [[ident, who, max(amount, low)] for ident, who, amount in orders if who in known and amount <= high]
+    numbers = {number for number, _ in customers}
+    kept = [[ident, who, max(amount, low)] for ident, who, amount in orders if who in numbers and amount <= high]
     goal = (
         "shop.db is a SQLite database with the tables customers (id, name) and orders (id, customer, amount). Repair it in "
         "place: delete customers that occur twice so that each is left once; delete orders of customers that do not exist and "
@@ -258,5 +258,5 @@ def _sqlite(rng: np.random.Generator) -> Scene:
         "c.commit()",
         "END",
     )
-    check = Prints(_DUMP, [[list(one) for one in customers], kept], "value", ["shop.db"])
+    check = Prints(_DUMP, [[list(row) for row in customers], kept], "value", ["shop.db"])
     return Scene(goal, [NewFile(f"{HOME}/shop.db", _shop(rng, customers, orders))], [check], [program])

@@ -136,7 +136,7 @@ class Prints(NamedTuple):
         files: list[Found] = []
         for path in self.take:
             content = final.data(path)
-            inside = [one for one in final.tree(path) if one.content is not None] if content is None else []
+            inside = [file for file in final.tree(path) if file.content is not None] if content is None else []
             if content is None and not inside:
                 return False
             files += inside or [Found(path, 0o644, content)]
@@ -154,8 +154,8 @@ class Modes(NamedTuple):
     expected: Mapping[str, int]
 
     async def right(self, final: Final) -> bool:
-        found = {one.path: stat.S_IMODE(one.mode) for one in final.tree(self.folder) if stat.S_ISREG(one.mode)}
-        return found == self.expected
+        modes = {entry.path: stat.S_IMODE(entry.mode) for entry in final.tree(self.folder) if stat.S_ISREG(entry.mode)}
+        return modes == self.expected
 
 
 class Settings(NamedTuple):
@@ -213,7 +213,7 @@ def _fields(check: Any) -> dict[str, Any]:
 
 def from_data(data: Sequence[Mapping[str, Any]]) -> list[Check]:
     """Return the checks of ``to_data``."""
-    return [KINDS[one["kind"]](**{key: value for key, value in one.items() if key != "kind"}) for one in data]
+    return [KINDS[check["kind"]](**{key: value for key, value in check.items() if key != "kind"}) for check in data]
 
 
 # ------------------------------------------------------------------------------------------------------------------ reading
@@ -289,8 +289,8 @@ def _parsed(text: str | None) -> dict[str, str] | None:
     pairs = [line.split("=", 1) for line in lines if line and not line.startswith("#")]
     if not pairs or not all(len(pair) == 2 for pair in pairs):
         return None
-    found = {key.strip(" \t"): value.strip(" \t") for key, value in pairs}
-    return found if len(found) == len(pairs) else None
+    settings = {key.strip(" \t"): value.strip(" \t") for key, value in pairs}
+    return settings if len(settings) == len(pairs) else None
 
 
 # ------------------------------------------------------------------------------------------------------------------ crontabs
@@ -334,8 +334,8 @@ def _times(text: str | None) -> dict[str, list[int]] | None:
             return None
         command, carry = read
         counter = times.setdefault(command, [])
-        for place, bits in enumerate(counter):
-            counter[place], carry = bits ^ carry, bits & carry
+        for power, bits in enumerate(counter):
+            counter[power], carry = bits ^ carry, bits & carry
         if carry:
             counter.append(carry)
     return times

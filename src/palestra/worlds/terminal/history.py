@@ -36,9 +36,9 @@ class _Repository:
         self.commits: list[_Commit] = []
 
     def _store(self, kind: str, content: bytes) -> str:
-        whole = f"{kind} {len(content)}\0".encode() + content
-        name = hashlib.sha1(whole, usedforsecurity=False).hexdigest()
-        self.objects[name] = whole
+        stored = f"{kind} {len(content)}\0".encode() + content
+        name = hashlib.sha1(stored, usedforsecurity=False).hexdigest()
+        self.objects[name] = stored
         return name
 
     def commit(self, files: dict[str, str], message: str, author: str) -> None:
@@ -57,13 +57,13 @@ class _Repository:
     def written(self) -> list[NewFile]:
         """Return the files of the repository and of its working tree. The index is left out: ``git reset`` writes it."""
         top = f"{HOME}/{self.folder}"
-        found = [NewFile(f"{top}/{name}", text.encode()) for name, text in self.commits[-1].files.items()]
-        for name, whole in self.objects.items():
-            found.append(NewFile(f"{top}/.git/objects/{name[:2]}/{name[2:]}", zlib.compress(whole), 0o444))
-        found.append(NewFile(f"{top}/.git/HEAD", b"ref: refs/heads/main\n"))
-        found.append(NewFile(f"{top}/.git/config", _CONFIG.encode()))
-        found.append(NewFile(f"{top}/.git/refs/heads/main", f"{self.commits[-1].hash}\n".encode()))
-        return found
+        new_files = [NewFile(f"{top}/{name}", text.encode()) for name, text in self.commits[-1].files.items()]
+        for name, stored in self.objects.items():
+            new_files.append(NewFile(f"{top}/.git/objects/{name[:2]}/{name[2:]}", zlib.compress(stored), 0o444))
+        new_files.append(NewFile(f"{top}/.git/HEAD", b"ref: refs/heads/main\n"))
+        new_files.append(NewFile(f"{top}/.git/config", _CONFIG.encode()))
+        new_files.append(NewFile(f"{top}/.git/refs/heads/main", f"{self.commits[-1].hash}\n".encode()))
+        return new_files
 
 
 def git(rng: np.random.Generator, level: int) -> Scene:
@@ -155,9 +155,9 @@ def _leaked(rng: np.random.Generator) -> Scene:
         _grow(rng, repository, people, names)
     removed: dict[str, str] = {}
     for service in sample(rng, list(leaks), len(leaks)):
-        place, line, _ = leaks[service]
+        path, line, _ = leaks[service]
         files = repository.commits[-1].files
-        repository.commit({**files, place: files[place].replace(line, "")}, "Notes again", draw(rng, people))
+        repository.commit({**files, path: files[path].replace(line, "")}, "Notes again", draw(rng, people))
         removed[service] = repository.commits[-1].hash
     _grow(rng, repository, people, names)
     service = draw(rng, list(leaks))

@@ -91,7 +91,7 @@ def _main(chosen: Sequence[_Operation]) -> str:
         "    int n = 0;",
         '    while (n < 1000 && scanf("%ld", &v[n]) == 1) n++;',
         '    puts("version " VERSION);',
-        *(f'    printf("{one.name} %ld\\n", {one.name}(v, n));' for one in chosen),
+        *(f'    printf("{operation.name} %ld\\n", {operation.name}(v, n));' for operation in chosen),
         "    return 0;",
         "}",
         "",
@@ -99,7 +99,7 @@ def _main(chosen: Sequence[_Operation]) -> str:
 
 
 def _header(chosen: Sequence[_Operation], version: str) -> str:
-    return f'#define VERSION "{version}"\n' + "".join(f"long {one.name}(const long *v, int n);\n" for one in chosen)
+    return f'#define VERSION "{version}"\n' + "".join(f"long {operation.name}(const long *v, int n);\n" for operation in chosen)
 
 
 def build(rng: np.random.Generator, level: int) -> Scene:
@@ -107,14 +107,14 @@ def build(rng: np.random.Generator, level: int) -> Scene:
     chosen = sample(rng, _OPERATIONS, 2 + level)
     version = _new_version(rng)
     bad = chosen[0]
-    good = {f"{one.name}.c": _source(one, one.code) for one in chosen}
+    good = {f"{operation.name}.c": _source(operation, operation.code) for operation in chosen}
     good["main.c"] = _main(chosen)
     good["tool.h"] = _header(chosen, version)
     objects = " ".join(f"{name[:-2]}.o" for name in sorted(good) if name.endswith(".c"))
     good["Makefile"] = (
         f"CFLAGS = -O1 -Wall\n\ntool: {objects}\n\t$(CC) $(CFLAGS) -o tool {objects}\n\nclean:\n\trm -f *.o tool\n"
     )
-    about = "".join(f"{one.name}: {one.about}\n" for one in chosen)
+    about = "".join(f"{operation.name}: {operation.about}\n" for operation in chosen)
     good["README.md"] = (
         f"`tool` reads whole numbers from its standard input and prints its version and one line per operation:\n\n{about}"
     )
@@ -135,7 +135,8 @@ def build(rng: np.random.Generator, level: int) -> Scene:
     values = sorted({*rng.integers(-50, 100, size=int(rng.integers(5, 30))).tolist(), -7, 0, 1, 8})
     inputs = [values, values[::-1], [8, 4, 2, 6]]
     expected = "".join(
-        "".join([f"version {version}\n", *(f"{one.name} {one.value(given)}\n" for one in chosen)]) for given in inputs
+        "".join([f"version {version}\n", *(f"{operation.name} {operation.value(given)}\n" for operation in chosen)])
+        for given in inputs
     )
     goal = (
         "The C program in the folder tool does not build with `make`. Mend it so that it builds and does what its README.md "
@@ -265,16 +266,17 @@ _FUNCTIONS = (
 
 def _module(chosen: Sequence[_Function], broken: Sequence[_Function], version: str = _OLD_VERSION) -> str:
     parts = [
-        f'def {one.name}(values):\n    """{one.about}"""\n    {one.wrong if one in broken else one.body}\n' for one in chosen
+        f'def {function.name}(values):\n    """{function.about}"""\n    {function.wrong if function in broken else function.body}\n'
+        for function in chosen
     ]
     return f'"""Small functions."""\n\nVERSION = "{version}"\n\n\n' + "\n\n".join(parts)
 
 
-def _telling(one: _Function, right: dict[str, Any], wrong: dict[str, Any], rng: np.random.Generator) -> list[Any]:
-    """Draw an input on which the fault of ``one`` shows."""
+def _telling(function: _Function, right: dict[str, Any], wrong: dict[str, Any], rng: np.random.Generator) -> list[Any]:
+    """Draw an input on which the fault of ``function`` shows."""
     while True:
-        given = one.inputs(rng)
-        if right[one.name](*given) != wrong[one.name](*given):
+        given = function.inputs(rng)
+        if right[function.name](*given) != wrong[function.name](*given):
             return given
 
 
@@ -286,18 +288,22 @@ def tests(rng: np.random.Generator, level: int) -> Scene:
     version = _new_version(rng)
     right: dict[str, Any] = {}
     exec(_module(_FUNCTIONS, ()), right)  # noqa: S102  (our own functions, as written above)
-    shown = [(one.name, given, right[one.name](*given)) for one in order for given in (one.inputs(rng) for _ in range(4))]
+    shown = [
+        (function.name, given, right[function.name](*given))
+        for function in order
+        for given in (function.inputs(rng) for _ in range(4))
+    ]
     wrong: dict[str, Any] = {}
     exec(_module(_FUNCTIONS, _FUNCTIONS), wrong)  # noqa: S102  (the same)
-    hidden = [(one.name, given) for one in order for given in (one.inputs(rng) for _ in range(8))]
-    hidden += [(one.name, _telling(one, right, wrong, rng)) for one in broken]
+    hidden = [(function.name, given) for function in order for given in (function.inputs(rng) for _ in range(8))]
+    hidden += [(function.name, _telling(function, right, wrong, rng)) for function in broken]
     expected = [right[name](*given) for name, given in hidden]
     cases = "".join(
-        f"    def test_{place}(self):\n        self.assertEqual({name}({given[0]!r}), {value!r})\n\n"
-        for place, (name, given, value) in enumerate(shown)
+        f"    def test_{number}(self):\n        self.assertEqual({name}({given[0]!r}), {value!r})\n\n"
+        for number, (name, given, value) in enumerate(shown)
     )
     test_file = (
-        f"import unittest\n\nfrom functions import {', '.join(one.name for one in order)}\n\n\n"
+        f"import unittest\n\nfrom functions import {', '.join(function.name for function in order)}\n\n\n"
         f"class Tests(unittest.TestCase):\n{cases}"
         "\nif __name__ == '__main__':\n    unittest.main()\n"
     )

@@ -48,9 +48,9 @@ def _sales(rng: np.random.Generator) -> _Sales:
     for shop in sample(rng, WORDS, int(rng.integers(3, 6))):
         for day in range(1, int(rng.integers(4, 9))):
             date, count = f"2024-05-{day:02}", int(rng.integers(5, 20))
-            own = [_Sale(shop, date, draw(rng, goods), int(rng.integers(1, 40))) for _ in range(count)]
-            rows += own
-            lines = "".join(f"{one.product};{one.amount}\n" for one in own)
+            shop_sales = [_Sale(shop, date, draw(rng, goods), int(rng.integers(1, 40))) for _ in range(count)]
+            rows += shop_sales
+            lines = "".join(f"{sale.product};{sale.amount}\n" for sale in shop_sales)
             files.append(text_file(f"sales/{shop}/{date}.csv", f"product;amount\n{lines}"))
     return _Sales(rows, files, goods)
 
@@ -71,7 +71,7 @@ def _totals(rng: np.random.Generator, sales: _Sales) -> Scene:
         f"line '{column};value' with {ask.statistic.about} of these lines, the {ask.first} value first; equal values in the "
         f"order of the {column}s."
     )
-    expected = [f"{group};{value}" for group, value in ask.answer((one.column(column), one.amount) for one in sales.rows)]
+    expected = [f"{group};{value}" for group, value in ask.answer((sale.column(column), sale.amount) for sale in sales.rows)]
     solve = f"{_summed(_COLUMNS[column], ask)} | sort -t';' -k2,2{ask.sort_flag} -k1,1 > report.csv"
     return Scene(goal, sales.files, [Lines("report.csv", expected)], [solve])
 
@@ -85,7 +85,7 @@ def _best(rng: np.random.Generator, sales: _Sales) -> Scene:
         f"first in alphabetical order; a product without such lines does not count), sorted by {column}."
     )
     best: dict[str, str] = {}
-    for group, total in ask.answer((f"{one.column(column)};{one.product}", one.amount) for one in sales.rows):
+    for group, total in ask.answer((f"{sale.column(column)};{sale.product}", sale.amount) for sale in sales.rows):
         best.setdefault(group.split(";")[0], f"{group};{total}")
     both = f'{_COLUMNS[column]}";"$1'
     solve = f"{_summed(both, ask)} | sort -t';' -k1,1 -k3,3{ask.sort_flag} -k2,2 | awk -F';' '!s[$1]++' > report.csv"
@@ -94,12 +94,12 @@ def _best(rng: np.random.Generator, sales: _Sales) -> Scene:
 
 def _priced(rng: np.random.Generator, sales: _Sales) -> Scene:
     prices = {good: int(rng.integers(1, 90)) for good in sales.goods}
-    missing = draw(rng, sorted({one.product for one in sales.rows}))
+    missing = draw(rng, sorted({sale.product for sale in sales.rows}))
     listed = [{"product": good, "price": price} for good, price in prices.items() if good != missing]
     prices[missing], least, last_first = int(rng.integers(1, 90)), int(rng.integers(2, 20)), bool(rng.integers(2))
-    days: Counter[str] = Counter({one.day: 0 for one in sales.rows})
-    for one in sales.rows:
-        days[one.day] += one.amount * prices[one.product] if one.amount >= least else 0
+    days: Counter[str] = Counter({sale.day: 0 for sale in sales.rows})
+    for sale in sales.rows:
+        days[sale.day] += sale.amount * prices[sale.product] if sale.amount >= least else 0
     total, expected = 0, []
     for day in sorted(days, reverse=last_first):
         total += days[day]

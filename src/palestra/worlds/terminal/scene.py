@@ -52,4 +52,4 @@ def draw(rng: np.random.Generator, items: Sequence[T]) -> T:
 
 def sample(rng: np.random.Generator, items: Sequence[T], count: int) -> list[T]:
     """Return ``count`` different ones of ``items``, in random order."""
-    return [items[place] for place in rng.permutation(len(items))[:count].tolist()]
+    return [items[index] for index in rng.permutation(len(items))[:count].tolist()]

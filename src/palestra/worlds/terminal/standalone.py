@@ -31,7 +31,7 @@ def main(folder: str) -> None:
         ending.callback(lambda: write_reward(reward, held=logs))
         data = json.loads(_bytes_of(f"{folder}/check.json"))
         final = Disk(data["variables"])
-        if any(one["kind"] == "prints" for one in data["checks"]):
+        if any(check["kind"] == "prints" for check in data["checks"]):
             from palestra.worlds.terminal.confined import end_descendants, keep_apart
 
             ending.callback(end_descendants)
@@ -53,14 +53,14 @@ class Disk:
 
     def __init__(self, variables: dict[str, str], home: str = HOME) -> None:
         self._variables, self._home = variables, home
-        self._entries = {one.path: one for one in _walk(home)}
+        self._entries = {entry.path: entry for entry in _walk(home)}
 
     def data(self, path: str) -> bytes | None:
-        found = self._entries.get(path)
-        return None if found is None else found.content
+        entry = self._entries.get(path)
+        return None if entry is None else entry.content
 
     def tree(self, folder: str) -> list[Found]:
-        return sorted(one for path, one in self._entries.items() if path.startswith(f"{folder}/"))
+        return sorted(entry for path, entry in self._entries.items() if path.startswith(f"{folder}/"))
 
     def processes(self) -> list[list[str]]:
         return [words for words, _ in _processes()]

@@ -52,12 +52,12 @@ def permissions(rng: np.random.Generator, level: int) -> Scene:
 
 
 def _schedules(rng: np.random.Generator, count: int) -> list[tuple[str, str, str]]:
-    found = []
+    schedules = []
     days = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
     for job in sample(rng, WORDS, count):
         minute, hour, day, step = (int(rng.integers(low, high)) for low, high in ((0, 60), (0, 24), (0, 7), (1, 7)))
         step = (2, 3, 4, 5, 10, 15)[step - 1]
-        found.append(
+        schedules.append(
             draw(
                 rng,
                 (
@@ -68,7 +68,7 @@ def _schedules(rng: np.random.Generator, count: int) -> list[tuple[str, str, str
                 ),
             )
         )
-    return found
+    return schedules
 
 
 # -------------------------------------------------------------------------------------------------------------- processes
@@ -91,8 +91,8 @@ def processes(rng: np.random.Generator, level: int) -> Scene:
     files = [text_file("bin/worker", _WORKER, 0o755), text_file("bin/supervisor", _SUPERVISOR, 0o755)]
     files += [text_file(f"data/{name}.db", f"{name}\n") for name in data]
     lines = []
-    for place in sample(rng, range(count), count):
-        words = f"{names[place]} {tokens[place]} data/{data[place]}.db"
+    for slot in sample(rng, range(count), count):
+        words = f"{names[slot]} {tokens[slot]} data/{data[slot]}.db"
         started = f"exec setsid bin/supervisor {words}" if level else _started(*words.split())
         lines.append(f"({started}) >/dev/null 2>&1 </dev/null &")
     counted = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c ^worker-"
@@ -164,10 +164,10 @@ _SIDES: Mapping[str, tuple[str, str, Callable[[int, int], int]]] = {
 
 def _differing(rng: np.random.Generator, hosts: _Hosts) -> Scene:
     asked = [
-        (key, side, found)
+        (key, side, differing)
         for key, base in hosts.base.items()
         for side, (_, _, difference) in _SIDES.items()
-        if len(found := sorted(host for host, now in hosts.configs.items() if difference(now[key], base) > 0)) > 1
+        if len(differing := sorted(host for host, now in hosts.configs.items() if difference(now[key], base) > 0)) > 1
     ]
     key, side, expected = draw(rng, asked)
     how = "differs from" if side == "away from" else f"is {side}"
@@ -200,7 +200,7 @@ def _large_differences(rng: np.random.Generator, hosts: _Hosts) -> Scene:
     large = [
         (host, key) for host, now in hosts.configs.items() for key in keys if difference(now[key], hosts.base[key]) > bound
     ]
-    allowed = [one for one in large[1:] if rng.random() < 0.4]  # at least one value has to be mended
+    allowed = [pair for pair in large[1:] if rng.random() < 0.4]  # at least one value has to be mended
     goal = _FORM + (
         f"Set every value in hosts that is more than {bound} {side} the baseline's back to the baseline's, except the values "
         f"of {free[0]} and {free[1]}. exceptions.txt lists hosts and keys that may differ, too. Leave all other values as they "
@@ -232,7 +232,7 @@ def _mended(condition: str, exceptions: str = "") -> str:
 
 
 def _settings(wanted: dict[str, dict[str, int]]) -> Settings:
-    return Settings({f"hosts/{host}.conf": {key: str(one) for key, one in now.items()} for host, now in wanted.items()})
+    return Settings({f"hosts/{host}.conf": {key: str(value) for key, value in now.items()} for host, now in wanted.items()})
 
 
 def _config(values: dict[str, int], order: Sequence[str]) -> str:

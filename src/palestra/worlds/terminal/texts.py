@@ -113,36 +113,36 @@ def _holes(rng: np.random.Generator, word: str) -> list[_Hole]:
     often = int(rng.integers(2, 4))
     x, y = sample(rng, "aeilnorst", 2)
     return [
-        _Hole(f"print every line that contains '{word}'", f"grep {word}", lambda ls: [one for one in ls if word in one]),
+        _Hole(f"print every line that contains '{word}'", f"grep {word}", lambda ls: [line for line in ls if word in line]),
         _Hole(f"print the first {n} lines", f"sed {n}q", lambda ls: ls[:n]),
         _Hole(f"print every line from line {n} on", f"tail -n+{n}", lambda ls: ls[n - 1 :]),
         _Hole(f"print the first {n} lines in reverse order", f"sed {n}q|tac", lambda ls: ls[:n][::-1]),
         _Hole(
             f"print the number of lines that contain the letter {x}",
             f"grep -c {x}",
-            lambda ls: [str(sum(x in one for one in ls))],
+            lambda ls: [str(sum(x in line for line in ls))],
         ),
         _Hole(
             f"print the different lines that contain the letter {x}, sorted",
             f"grep {x}|sort -u",
-            lambda ls: sorted({one for one in ls if x in one}),
+            lambda ls: sorted({line for line in ls if x in line}),
         ),
         _Hole(
             f"print the first {n} lines, each with its characters reversed",
             f"sed {n}q|rev",
-            lambda ls: [one[::-1] for one in ls[:n]],
+            lambda ls: [line[::-1] for line in ls[:n]],
         ),
-        _Hole(f"print only the first {n} characters of each line", f"cut -c-{n}", lambda ls: [one[:n] for one in ls]),
+        _Hole(f"print only the first {n} characters of each line", f"cut -c-{n}", lambda ls: [line[:n] for line in ls]),
         _Hole(f"print every {n}th line: {n}, {2 * n} and so on", f"sed -n 0~{n}p", lambda ls: ls[n - 1 :: n]),
         _Hole(
             f"print of each line what comes before its first letter {x} (the whole line if it has none)",
             f"cut -d{x} -f1",
-            lambda ls: [one.split(x)[0] for one in ls],
+            lambda ls: [line.split(x)[0] for line in ls],
         ),
         _Hole(
             f"print each line with the letter {y} in place of every letter {x}",
             f"tr {x} {y}",
-            lambda ls: [one.replace(x, y) for one in ls],
+            lambda ls: [line.replace(x, y) for line in ls],
         ),
         _Hole(
             f"print the longest of the first {n} lines; of several, the first",
@@ -152,12 +152,12 @@ def _holes(rng: np.random.Generator, word: str) -> list[_Hole]:
         _Hole(
             f"print the lines that contain the letter {x} and occur at least {often} times, each once, sorted",
             f"grep {x}|sort|uniq -c|awk '$1>{often - 1}{{$1=\"\";print substr($0,2)}}'",
-            lambda ls: sorted(one for one, count in Counter(ls).items() if count >= often and x in one),
+            lambda ls: sorted(line for line, count in Counter(ls).items() if count >= often and x in line),
         ),
         _Hole(
             f"print the total number of words of the first {n} lines",
             f"sed {n}q|wc -w",
-            lambda ls: [str(sum(len(one.split()) for one in ls[:n]))],
+            lambda ls: [str(sum(len(line.split()) for line in ls[:n]))],
         ),
     ]
 
