@@ -265,10 +265,10 @@ _FUNCTIONS = (
 
 
 def _module(chosen: Sequence[_Function], broken: Sequence[_Function], version: str = _OLD_VERSION) -> str:
-    parts = [
-        f'def {function.name}(values):\n    """{function.about}"""\n    {function.wrong if function in broken else function.body}\n'
-        for function in chosen
-    ]
+    parts = []
+    for function in chosen:
+        body = function.wrong if function in broken else function.body
+        parts.append(f'def {function.name}(values):\n    """{function.about}"""\n    {body}\n')
     return f'"""Small functions."""\n\nVERSION = "{version}"\n\n\n' + "\n\n".join(parts)
 
 

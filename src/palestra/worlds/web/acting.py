@@ -61,10 +61,10 @@ def acted_on(action: Action, elements: Sequence[Element]) -> dict[str, Any]:
     The viewer outlines it in the observation before the action.
     """
     ref = action.arguments.get("element", "")
-    found = next((one for one in elements if ref and one.ref == ref), None)
-    if found is None:
+    element = next((element for element in elements if ref and element.ref == ref), None)
+    if element is None:
         return {}
-    return {"acted_on": {"element": ref, **({"box": list(found.box)} if found.box else {})}}
+    return {"acted_on": {"element": ref, **({"box": list(element.box)} if element.box else {})}}
 
 
 async def advance(page: "Page", milliseconds: int = MILLISECONDS_PER_ACTION) -> None:
@@ -100,11 +100,11 @@ async def perform(page: "Page", action: Action, ids: Ids) -> str:
                 "step => window.scrollBy(0, step * innerHeight * 0.8)", 1 if given["direction"] == "down" else -1
             )
             return ""
-        found = {name: await _find(page, ids.own(given[name])) for name in ("element", "target") if name in given}
-        missing = next((given[name] for name, element in found.items() if element is None), "")
+        handles = {name: await _find(page, ids.own(given[name])) for name in ("element", "target") if name in given}
+        missing = next((given[name] for name, element in handles.items() if element is None), "")
         if missing:
             return f"There is no element {missing} now."
-        return await _on_element(page, found, action)
+        return await _on_element(page, handles, action)
     except Error as error:
         if "not attached" in error.message:
             return "The element is not on the page any more."
@@ -125,8 +125,8 @@ async def _find(page: "Page", ref: str) -> "ElementHandle | None":
     return handles[0] if handles else None
 
 
-async def _on_element(page: "Page", found: "Mapping[str, ElementHandle | None]", action: Action) -> str:
-    given, element = action.arguments, found["element"]
+async def _on_element(page: "Page", handles: "Mapping[str, ElementHandle | None]", action: Action) -> str:
+    given, element = action.arguments, handles["element"]
     assert element is not None
     if action.name == "select":
         return await _select(element, given["element"], given["option"])
@@ -137,7 +137,7 @@ async def _on_element(page: "Page", found: "Mapping[str, ElementHandle | None]",
     if isinstance(point, str):
         return f"The element {given['element']} {_WHY[point]}."
     if action.name == "drag":
-        return await _drag(page, point, found["target"], given["target"])
+        return await _drag(page, point, handles["target"], given["target"])
     if action.name == "hover":
         await page.mouse.move(*point)
         return ""
@@ -149,10 +149,10 @@ async def _on_element(page: "Page", found: "Mapping[str, ElementHandle | None]",
 
 async def _point(element: "ElementHandle") -> tuple[float, float] | str:
     """Return a point of the window at which the mouse reaches ``element``, or a key of ``_WHY``."""
-    found = await element.evaluate(_POINT)
-    if isinstance(found, str):
-        return found
-    x, y, in_window = found
+    point = await element.evaluate(_POINT)
+    if isinstance(point, str):
+        return point
+    x, y, in_window = point
     if in_window:
         return x, y
     box = await element.bounding_box()  # where the frame of the element is

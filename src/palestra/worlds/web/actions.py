@@ -62,7 +62,11 @@ _NUMBERS = frozenset({"x", "y", "to_x", "to_y"})
 
 def described(names: tuple[str, ...]) -> str:
     """Return one line per action, for the first observation."""
-    return "\n".join(" ".join((name, *(f"[{one}]" for one in ACTIONS[name][0]))) + f": {ACTIONS[name][1]}" for name in names)
+    return "\n".join(f"{_form(name)}: {ACTIONS[name][1]}" for name in names)
+
+
+def _form(name: str) -> str:
+    return " ".join([name, *(f"[{argument}]" for argument in ACTIONS[name][0])])
 
 
 def read_action(message: str, names: tuple[str, ...] = tuple(ACTIONS), ids: "re.Pattern[str]" = _REF) -> Action:
@@ -108,19 +112,18 @@ def _checked(name: str, arguments: Mapping[str, str], names: tuple[str, ...], id
     if name not in names:
         return Action(problem=f"There is no action {name[:40]!r}. The actions are: {', '.join(names)}.")
     wanted = ACTIONS[name][0]
-    missing = [one for one in wanted if one not in arguments and one not in _OPTIONAL]
+    missing = [argument for argument in wanted if argument not in arguments and argument not in _OPTIONAL]
     if missing or set(arguments) - set(wanted):
-        form = " ".join((name, *(f"[{one}]" for one in wanted)))
-        return Action(problem=f"The action {name} has another form: {form}.")
-    for one in arguments:
-        if one in _REFS and not ids.fullmatch(arguments[one]):
+        return Action(problem=f"The action {name} has another form: {_form(name)}.")
+    for argument in arguments:
+        if argument in _REFS and not ids.fullmatch(arguments[argument]):
             return Action(
-                problem=f"{arguments[one][:40]!r} is not the id of an element{', such as e5' if ids is _REF else ''}."
+                problem=f"{arguments[argument][:40]!r} is not the id of an element{', such as e5' if ids is _REF else ''}."
             )
-        if one == "tab" and not _TAB.fullmatch(arguments[one]):
-            return Action(problem=f"{arguments[one][:40]!r} is not the number of a tab.")
-        if one in _NUMBERS and not _NUMBER.fullmatch(arguments[one]):
-            return Action(problem=f"{arguments[one][:40]!r} is not a number.")
+        if argument == "tab" and not _TAB.fullmatch(arguments[argument]):
+            return Action(problem=f"{arguments[argument][:40]!r} is not the number of a tab.")
+        if argument in _NUMBERS and not _NUMBER.fullmatch(arguments[argument]):
+            return Action(problem=f"{arguments[argument][:40]!r} is not a number.")
     if name == "scroll" and arguments["direction"] not in ("up", "down"):
         return Action(problem="The direction of scroll is up or down.")
     if sum(map(len, arguments.values())) > _MOST_TEXT:

@@ -202,7 +202,7 @@ class Browsers:
 
     async def _free_process(self) -> _Process:
         async with self._starting:
-            for process in [one for one in self._processes if one.worn and not one.open]:
+            for process in [candidate for candidate in self._processes if candidate.worn and not candidate.open]:
                 self._processes.remove(process)
                 self._start(process.close())
             for process in self._processes:
@@ -255,7 +255,7 @@ class Browsers:
             process.silent = True
         process.open -= 1
         if process.worn and not process.open:
-            self._processes = [one for one in self._processes if one is not process]
+            self._processes = [other for other in self._processes if other is not process]
             await process.close()
 
     async def close(self) -> None:

@@ -30,23 +30,23 @@ def changed(before: Sequence[Element], after: Sequence[Element]) -> str:
 
 
 def _by_ref(elements: Sequence[Element]) -> dict[str, Element]:
-    return {one.ref: _content(one) for one in elements if one.ref}
+    return {element.ref: _content(element) for element in elements if element.ref}
 
 
-def _content(one: Element) -> Element:
-    return one._replace(depth=0, box=None)
+def _content(element: Element) -> Element:
+    return element._replace(depth=0, box=None)
 
 
 def _named(kind: str, refs: Iterable[str]) -> str:
-    found = list(refs)
-    if not found:
+    named = list(refs)
+    if not named:
         return ""
-    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    return f"{kind} {' '.join(f'[{ref}]' for ref in found[:_MOST])}{more}"
+    more = f" and {len(named) - _MOST} more" if len(named) > _MOST else ""
+    return f"{kind} {' '.join(f'[{ref}]' for ref in named[:_MOST])}{more}"
 
 
 def _counted(before: Sequence[Element], after: Sequence[Element]) -> str:
     """Return how many elements without an id are new or gone, such as texts."""
-    was, now = (Counter(_content(one) for one in elements if not one.ref) for elements in (before, after))
+    was, now = (Counter(_content(element) for element in elements if not element.ref) for elements in (before, after))
     number = max((now - was).total(), (was - now).total())
     return f"{number} {'text' if number == 1 else 'texts'}" if number else ""

@@ -76,9 +76,9 @@ class Front:
         self._passes[made.name] = made
         return made
 
-    def leave(self, one: Pass) -> None:
+    def leave(self, access: Pass) -> None:
         """Refuse all further requests of this pass. A second call does nothing."""
-        self._passes.pop(one.name, None)
+        self._passes.pop(access.name, None)
 
     async def serve(self, listener: socket.socket) -> "web.BaseSite":
         """Answer on ``listener``, a port of a jail, until what this returns is stopped."""
@@ -103,33 +103,33 @@ class Front:
             name, _, password = base64.b64decode(word, validate=True).decode().partition(":")
         except ValueError:
             return None
-        found = self._passes.get(name)
-        if kind.lower() != "basic" or found is None or not hmac.compare_digest(found.password.encode(), password.encode()):
+        access = self._passes.get(name)
+        if kind.lower() != "basic" or access is None or not hmac.compare_digest(access.password.encode(), password.encode()):
             return None
-        return found
+        return access
 
     async def _answer(self, request: Any) -> "web.StreamResponse":
         from aiohttp import web
 
-        known = self._known(request.headers.get("Proxy-Authorization", ""))
-        if known is None:
+        access = self._known(request.headers.get("Proxy-Authorization", ""))
+        if access is None:
             return web.Response(status=407, headers={"Proxy-Authenticate": _REALM})
         if request.method == "CONNECT" or not request.raw_path.startswith("http://"):
             return web.Response(status=403, text="The proxy answers addresses that begin with http:// only.")
         if (request.content_length or 0) > _MOST_BODY:
             return web.Response(status=413, text="The request is too large.")
-        known.under_way += 1
+        access.under_way += 1
         try:
-            return await _visited(known, request)
+            return await _visited(access, request)
         except InfrastructureError as error:
-            known.failure = error
+            access.failure = error
             return web.Response(status=502, text="The site does not answer.")
         finally:
-            known.under_way -= 1
-            known.answered += 1
+            access.under_way -= 1
+            access.answered += 1
 
 
-async def _visited(known: Pass, request: Any) -> "web.StreamResponse":
+async def _visited(access: Pass, request: Any) -> "web.StreamResponse":
     from aiohttp import web
 
     body = bytearray()
@@ -138,7 +138,7 @@ async def _visited(known: Pass, request: Any) -> "web.StreamResponse":
         if len(body) > _MOST_BODY:
             return web.Response(status=413, text="The request is too large.")
     headers = [(name, value) for name, value in request.headers.items() if name.lower() not in _OWN_HEADERS]
-    status, answered, content = await known.visitor.visit(request.method, request.raw_path, headers, bytes(body))
+    status, answered, content = await access.visitor.visit(request.method, request.raw_path, headers, bytes(body))
     response = web.Response(status=status, body=content)
     response.headers.clear()
     for name, value in answered:

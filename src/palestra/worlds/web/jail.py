@@ -49,20 +49,20 @@ def has_chromium() -> bool:
 
 def _found() -> str | None:
     named = os.environ.get("PALESTRA_CHROMIUM")
-    found = named or next((path for name in _NAMES if (path := shutil.which(name))), None)
-    return found if found is not None and os.access(found, os.X_OK) else None
+    path = named or next((path for name in _NAMES if (path := shutil.which(name))), None)
+    return path if path is not None and os.access(path, os.X_OK) else None
 
 
 def chromium_program() -> str:
     """Return the path of the Chromium to use: ``PALESTRA_CHROMIUM``, or the first of ``_NAMES`` on the ``PATH``."""
-    found = _found()
-    if found is None:
+    program = _found()
+    if program is None:
         named = os.environ.get("PALESTRA_CHROMIUM")
         where = f"PALESTRA_CHROMIUM names {named}" if named else "none is on the PATH"
         raise MissingExtra(
             f"the web needs Chromium, but {where}: apt-get install chromium-headless-shell, or set PALESTRA_CHROMIUM"
         )
-    return str(Path(found).resolve())
+    return str(Path(program).resolve())
 
 
 def write_jail(folder: Path, chromium: str, port: int) -> Path:

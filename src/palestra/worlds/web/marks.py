@@ -35,16 +35,16 @@ def marked(picture: bytes, elements: Sequence[Element]) -> bytes:
         raise MissingExtra(f"marks on screenshots need Pillow: {how_to_install('web')}") from None
     drawn = Image.open(io.BytesIO(picture)).convert("RGB")
     pen, font = ImageDraw.Draw(drawn), ImageFont.load_default(_LETTERS)
-    for one in elements:
-        place = _clamped(one.box, drawn.width, drawn.height) if one.box is not None and usable(one) else None
-        if place is None:
+    for element in elements:
+        corners = _clamped(element.box, drawn.width, drawn.height) if element.box is not None and usable(element) else None
+        if corners is None:
             continue
-        left, top, _, _ = place
-        color = _COLORS[int(one.ref[1:]) % len(_COLORS)]
-        pen.rectangle(place, outline=color, width=2)
+        left, top, _, _ = corners
+        color = _COLORS[int(element.ref[1:]) % len(_COLORS)]
+        pen.rectangle(corners, outline=color, width=2)
         corner = max(0.0, left), max(0.0, top - _LETTERS)  # above the element, so that its text stays readable
-        pen.rectangle(pen.textbbox(corner, one.ref, font), fill=color)
-        pen.text(corner, one.ref, fill="white", font=font)
+        pen.rectangle(pen.textbbox(corner, element.ref, font), fill=color)
+        pen.text(corner, element.ref, fill="white", font=font)
     written = io.BytesIO()
     drawn.save(written, "PNG")
     return written.getvalue()

@@ -60,21 +60,21 @@ class Ids:
 
     def name(self, elements: Sequence[Element]) -> list[Element]:
         """Return ``elements`` with the ids of the episode."""
-        for one in elements:
-            if one.ref and one.ref not in self._shown:
+        for element in elements:
+            if element.ref and element.ref not in self._shown:
                 self._last += 1
-                self._shown[one.ref] = name = f"e{self._last}"
-                self._own[name] = one.ref
-        return [one._replace(ref=self._shown.get(one.ref, "")) for one in elements]
+                self._shown[element.ref] = name = f"e{self._last}"
+                self._own[name] = element.ref
+        return [element._replace(ref=self._shown.get(element.ref, "")) for element in elements]
 
     def copied(self, named: Sequence[Element], elements: Sequence[Element]) -> "Ids":
         """Return ids for a copy of the page, in which ``elements`` have the names of ``named``, one for one."""
         made = Ids()
         made._last = self._last
-        for one, other in zip(named, elements, strict=True):
-            if one.ref and other.ref:
-                made._shown[other.ref] = one.ref
-                made._own[one.ref] = other.ref
+        for element, other in zip(named, elements, strict=True):
+            if element.ref and other.ref:
+                made._shown[other.ref] = element.ref
+                made._own[element.ref] = other.ref
         return made
 
     def own(self, name: str) -> str:
@@ -92,21 +92,21 @@ def read_snapshot(text: str) -> list[Element]:
     elements: list[Element] = []
     depths = [0]
     """How deep the children of the last node of each level are, counting only elements that are shown."""
-    place = 0
-    while place < len(nodes):
-        node = nodes[place]
+    number = 0
+    while number < len(nodes):
+        node = nodes[number]
         element = _element(node.key, node.value, depths[node.level])
-        place += 1
-        while place < len(nodes) and nodes[place].key.startswith("/"):
-            element = _with_property(element, nodes[place])
-            place += 1
+        number += 1
+        while number < len(nodes) and nodes[number].key.startswith("/"):
+            element = _with_property(element, nodes[number])
+            number += 1
         if element.role in _FIELDS:
-            element, place = _with_content(element, nodes, place, node.level + 1)
+            element, number = _with_content(element, nodes, number, node.level + 1)
         shown = _worth_showing(element)
         if shown:
             elements.append(element)
         depths[node.level + 1 :] = [element.depth + shown]
-    return _placed(elements) if any(one.role == "iframe" for one in elements) else elements
+    return _placed(elements) if any(item.role == "iframe" for item in elements) else elements
 
 
 def _placed(elements: Sequence[Element]) -> list[Element]:
@@ -117,11 +117,11 @@ def _placed(elements: Sequence[Element]) -> list[Element]:
     placed: list[Element] = []
     corners = [(0.0, 0.0)]
     """Where the frame is to which the children of the last element of each depth belong."""
-    for one in elements:
-        x, y = corners[one.depth]
-        box = one.box and (one.box[0] + x, one.box[1] + y, one.box[2], one.box[3])
-        corners[one.depth + 1 :] = [box[:2] if box and one.role == "iframe" else (x, y)]
-        placed.append(one._replace(box=box))
+    for element in elements:
+        x, y = corners[element.depth]
+        box = element.box and (element.box[0] + x, element.box[1] + y, element.box[2], element.box[3])
+        corners[element.depth + 1 :] = [box[:2] if box and element.role == "iframe" else (x, y)]
+        placed.append(element._replace(box=box))
     return placed
 
 
@@ -149,8 +149,8 @@ def _unescaped(value: str) -> str:
     return cleaned(_ESCAPED.sub(_character, inside)) if "\\" in inside else inside
 
 
-def _character(found: "re.Match[str]") -> str:
-    return chr(int(found[1], 16)) if found[1] else _ESCAPES.get(found[2], found[2])
+def _character(match: "re.Match[str]") -> str:
+    return chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2])
 
 
 def cleaned(text: str) -> str:
@@ -159,10 +159,10 @@ def cleaned(text: str) -> str:
 
 
 def _element(key: str, value: str, depth: int) -> Element:
-    found = _KEY.match(key)
-    if found is None:
+    match = _KEY.match(key)
+    if match is None:
         raise EnvError(f"the browser's snapshot has a line that cannot be read: {key[:200]!r}")
-    role, name, written = found.groups()
+    role, name, written = match.groups()
     if name:
         name = cleaned(json.loads(name)) if "\\" in name else name[1:-1]
     ref, box, clickable, marks = "", None, False, []
@@ -216,11 +216,11 @@ def in_window(elements: Sequence[Element], width: float, height: float) -> list[
     kept: list[Element] = []
     shown = [True]
     """Whether the last element of each depth is in the window: a text without an id is where its parent is."""
-    for one in elements:
-        seen = shown[min(one.depth, len(shown) - 1)] if one.box is None else _meets(one.box, width, height)
-        shown[one.depth + 1 :] = [seen]
+    for element in elements:
+        seen = shown[min(element.depth, len(shown) - 1)] if element.box is None else _meets(element.box, width, height)
+        shown[element.depth + 1 :] = [seen]
         if seen:
-            kept.append(one)
+            kept.append(element)
     return kept
 
 

@@ -60,12 +60,12 @@ async def answer_passes(task: WebTask, answer: str, judge: Grader | None) -> boo
     answer = bare(answer)
     if task.exact is not None and not equal(task.exact, answer):
         return False
-    if not all(included(one, answer, alone=len(task.includes) == 1) for one in task.includes):
+    if not all(included(words, answer, alone=len(task.includes) == 1) for words in task.includes):
         return False
     if task.impossible is not None and not equal("N/A", answer):
         return await _judged(judge, task.goal, answer, task.impossible, "reason")
-    for one in task.similar:
-        if not await _judged(judge, task.goal, answer, one, "answer"):
+    for words in task.similar:
+        if not await _judged(judge, task.goal, answer, words, "answer"):
             return False
     return True
 
@@ -97,12 +97,12 @@ async def pages_pass(task: WebTask, ending: Ending) -> bool:
     return True
 
 
-def contents_pass(target: Target, found: str) -> bool:
+def contents_pass(target: Target, content: str) -> bool:
     """Return whether what was found on a page is what the check wants."""
-    found = html.unescape(found)
+    content = html.unescape(content)
     if target.exact is not None:
-        return equal(target.exact, found)
-    return all(any(included(one, found) for one in group) for group in target.includes)
+        return equal(target.exact, content)
+    return all(any(included(words, content) for words in group) for group in target.includes)
 
 
 async def _selected(target: Target, ending: Ending) -> str:
@@ -117,12 +117,12 @@ async def _selected(target: Target, ending: Ending) -> str:
         return await _called(target.locator, ending)
     if not target.locator.strip():
         return await ending.page.content()
-    for one in target.prepare:
-        if await _evaluated(ending, f"() => {one}") is _FAILED:
+    for script in target.prepare:
+        if await _evaluated(ending, f"() => {script}") is _FAILED:
             break
         await ending.rest()
-    found = await _evaluated(ending, f"() => {target.locator}")
-    return "" if found is _FAILED else str(found)
+    selected = await _evaluated(ending, f"() => {target.locator}")
+    return "" if selected is _FAILED else str(selected)
 
 
 _FAILED = object()
@@ -169,8 +169,8 @@ def _post(address: str) -> str:
 
 async def _called(call: Call, ending: Ending) -> str:
     if call.name == "gitlab_get_project_memeber_role":
-        found = await _evaluated(ending, _ROLE, call.arguments[1])
-        return "" if found is _FAILED else str(found)
+        role = await _evaluated(ending, _ROLE, call.arguments[1])
+        return "" if role is _FAILED else str(role)
     if call.name not in ("shopping_get_sku_latest_review_author", "shopping_get_sku_latest_review_rating"):
         raise GraderError(f"{call.name} returns no content")
     reviews = await _asked(ending, f"/rest/V1/products/{quote(call.arguments[0], safe='')}/reviews")

@@ -42,8 +42,8 @@ def _all_of(data: str) -> Any:
 
 def _described(judge: Any, task: Any) -> dict[str, Any]:
     sites = [str(site.value) for site in task.sites]
-    known = {str(site.value) for site in judge.config.environments}
-    starts = [judge.config.render_url(one, list(task.sites)) for one in task.start_urls] if set(sites) <= known else []
+    hosts = {str(site.value) for site in judge.config.environments}
+    starts = [judge.config.render_url(url, list(task.sites)) for url in task.start_urls] if set(sites) <= hosts else []
     kind = str(task.expected_action).lower()
     return {"id": task.task_id, "sites": sites, "goal": task.intent, "starts": starts, "kind": kind}
 
@@ -54,12 +54,12 @@ def _graded(judge: Any, asked: dict[str, Any]) -> dict[str, Any]:
     return {"score": result.score, "status": str(result.status.value), "error": error}
 
 
-def _error(one: Any) -> str:
+def _error(evaluator: Any) -> str:
     """Return why an evaluator could not decide. The package counts this as a score of 0.
 
     An answer in another form can stop the evaluator of answers: that score of 0 is the agent's own.
     """
-    if one.status != "error" or one.evaluator_name == "AgentResponseEvaluator":
+    if evaluator.status != "error" or evaluator.evaluator_name == "AgentResponseEvaluator":
         return ""
-    inside = [assertion.error_msg for assertion in one.assertions or () if assertion.error_msg]
-    return "; ".join([one.error_msg] if one.error_msg else inside) or f"{one.evaluator_name} gives no reason"
+    inside = [assertion.error_msg for assertion in evaluator.assertions or () if assertion.error_msg]
+    return "; ".join([evaluator.error_msg] if evaluator.error_msg else inside) or f"{evaluator.evaluator_name} gives no reason"

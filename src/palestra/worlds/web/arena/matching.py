@@ -21,18 +21,18 @@ def bare(text: str) -> str:
     return (text[1:-1] if quoted else text).lower()
 
 
-def equal(wanted: str, found: str) -> bool:
+def equal(wanted: str, given: str) -> bool:
     """Return whether a text is the wanted one."""
-    return bare(found) == bare(wanted)
+    return bare(given) == bare(wanted)
 
 
-def included(wanted: str, found: str, *, alone: bool = False) -> bool:
+def included(wanted: str, given: str, *, alone: bool = False) -> bool:
     """Return whether a text contains the wanted one.
 
     With ``alone``, a wanted text of one character must be a word: an answer of 10 does not contain 0.
     """
-    wanted, found = bare(wanted), bare(found)
-    return has_word(wanted, found) if alone and len(wanted) == 1 else wanted in found
+    wanted, given = bare(wanted), bare(given)
+    return has_word(wanted, given) if alone and len(wanted) == 1 else wanted in given
 
 
 def has_word(letter: str, text: str) -> bool:
@@ -50,11 +50,11 @@ def same_address(wanted: Iterable[str], address: str) -> bool:
     """Return whether an address has the host and path of a wanted one, and a wanted value for each part of their queries."""
     here = urlsplit(address.rstrip("/"))
     asked = parse_qs(here.query)
-    place, queries = here.netloc + here.path, dict[str, set[str]]()
-    found = False
-    for one in wanted:
-        parts = urlsplit(one.rstrip("/"))
-        found = found or parts.netloc + parts.path in place
+    path, queries = here.netloc + here.path, dict[str, set[str]]()
+    matches = False
+    for wanted_address in wanted:
+        parts = urlsplit(wanted_address.rstrip("/"))
+        matches = matches or parts.netloc + parts.path in path
         for name, values in parse_qs(parts.query).items():
             queries.setdefault(name, set()).update(values)
-    return found and all(values & set(asked.get(name, ())) for name, values in queries.items())
+    return matches and all(values & set(asked.get(name, ())) for name, values in queries.items())

@@ -84,7 +84,7 @@ def entry(asked: tuple[str, str, Headers, bytes], answer: tuple[int, Headers, by
     method, url, headers, body = asked
     status, answered, content = answer
     kinds = {name.lower(): value for name, value in headers}
-    found = {name.lower(): value for name, value in answered}
+    named = {name.lower(): value for name, value in answered}
     request: dict[str, Any] = {
         "method": method,
         "url": url,
@@ -97,7 +97,7 @@ def entry(asked: tuple[str, str, Headers, bytes], answer: tuple[int, Headers, by
     }
     if body:
         request["postData"] = {"mimeType": kinds.get("content-type", ""), "text": body.decode(errors="replace")}
-    kind = found.get("content-type", "")
+    kind = named.get("content-type", "")
     shown: dict[str, Any] = {"size": len(content), "mimeType": kind}
     if kind.startswith(_READABLE):
         shown["text"] = content.decode(errors="replace")
@@ -108,7 +108,7 @@ def entry(asked: tuple[str, str, Headers, bytes], answer: tuple[int, Headers, by
         "headers": _pairs(answered),
         "cookies": _cookies(answered),
         "content": shown,
-        "redirectURL": urljoin(url, found["location"]) if "location" in found else "",
+        "redirectURL": urljoin(url, named["location"]) if "location" in named else "",
         "headersSize": -1,
         "bodySize": len(content),
     }
@@ -121,11 +121,11 @@ def _pairs(these: Headers) -> list[dict[str, str]]:
 
 
 def _cookies(headers: Headers) -> list[dict[str, str]]:
-    found = []
+    cookies = []
     for name, value in headers:
         if name.lower() == "set-cookie":
             try:
-                found += [{"name": key, "value": one.value} for key, one in SimpleCookie(value).items()]
+                cookies += [{"name": key, "value": morsel.value} for key, morsel in SimpleCookie(value).items()]
             except CookieError:
                 continue
-    return found
+    return cookies

@@ -80,7 +80,7 @@ def read_tasks(path: str | Path, addresses: Mapping[str, str]) -> list[WebTask]:
     Raises:
         UsageError: The file is not in WebArena's format, or has a check that is not known.
     """
-    known = {name.upper(): address.rstrip("/") for name, address in addresses.items()}
+    sites = {name.upper(): address.rstrip("/") for name, address in addresses.items()}
     try:
         rows = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -88,53 +88,53 @@ def read_tasks(path: str | Path, addresses: Mapping[str, str]) -> list[WebTask]:
     if not isinstance(rows, list):
         raise UsageError(f"{path} has no tasks of WebArena: a list is expected")
     tasks = []
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         try:
-            tasks.append(_task(_replaced(row, known), set(addresses)))
+            tasks.append(_task(_replaced(row, sites), set(addresses)))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"task {place} of {path} is not in WebArena's format: {type(error).__name__}: {error}") from None
+            raise UsageError(f"task {number} of {path} is not in WebArena's format: {type(error).__name__}: {error}") from None
     return tasks
 
 
-def _replaced(value: Any, known: Mapping[str, str]) -> Any:
+def _replaced(value: Any, sites: Mapping[str, str]) -> Any:
     """Return a value of JSON with addresses for the names of sites. A name whose address is not known stays."""
     if isinstance(value, str):
-        return _PLACE.sub(lambda found: known.get(found[1], found[0]), value)
+        return _PLACE.sub(lambda match: sites.get(match[1], match[0]), value)
     if isinstance(value, list):
-        return [_replaced(one, known) for one in value]
-    return {name: _replaced(one, known) for name, one in value.items()} if isinstance(value, dict) else value
+        return [_replaced(item, sites) for item in value]
+    return {name: _replaced(item, sites) for name, item in value.items()} if isinstance(value, dict) else value
 
 
-def _task(row: Mapping[str, Any], known: set[str]) -> WebTask:
+def _task(row: Mapping[str, Any], reachable: set[str]) -> WebTask:
     checks, sites = row["eval"], tuple(row["sites"])
     kinds = checks["eval_types"]
     if not kinds or not set(kinds) <= set(_KINDS) or checks.get("url_note") not in _RULES:
         raise ValueError(f"the checks are {kinds} with the rule {checks.get('url_note')!r}; known are {', '.join(_KINDS)}")
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if "string_match" in kinds:
-        found |= _answer(checks)
+        fields |= _answer(checks)
     if "url_match" in kinds:
-        found["urls"] = _alternatives(checks["reference_url"])
+        fields["urls"] = _alternatives(checks["reference_url"])
     if "program_html" in kinds:
-        found["targets"] = tuple(map(_target, checks["program_html"]))
-        if not found["targets"]:
+        fields["targets"] = tuple(map(_target, checks["program_html"]))
+        if not fields["targets"]:
             raise ValueError("the check program_html names no page")
-    starts = tuple(row["start_url"].split(" |AND| ")) if set(sites) <= known else ()
-    return WebTask(int(row["task_id"]), sites, str(row["intent"]), starts, **found)
+    starts = tuple(row["start_url"].split(" |AND| ")) if set(sites) <= reachable else ()
+    return WebTask(int(row["task_id"]), sites, str(row["intent"]), starts, **fields)
 
 
 def _answer(checks: Mapping[str, Any]) -> dict[str, Any]:
     wanted = dict(checks["reference_answers"])
     includes = _texts(wanted.pop("must_include", []))
-    found = {"exact": wanted.pop("exact_match", None), "includes": tuple(map(_filled, includes))}
+    fields = {"exact": wanted.pop("exact_match", None), "includes": tuple(map(_filled, includes))}
     similar = wanted.pop("fuzzy_match", [])
     if similar == "N/A":
-        found["impossible"] = str(checks.get("string_note", ""))
+        fields["impossible"] = str(checks.get("string_note", ""))
     else:
-        found["similar"] = _texts(similar)
-    if wanted or all(value in (None, ()) for value in found.values()):
+        fields["similar"] = _texts(similar)
+    if wanted or all(value in (None, ()) for value in fields.values()):
         raise ValueError(f"the answer is compared by {', '.join(checks['reference_answers']) or 'nothing'}")
-    return found
+    return fields
 
 
 def _target(row: Mapping[str, Any]) -> Target:
@@ -162,7 +162,7 @@ def _filled(text: str) -> str:
 
 
 def _texts(values: Sequence[str]) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise TypeError(f"a list of texts is expected, got {values!r:.60}")
     return tuple(values)
 
@@ -177,7 +177,7 @@ def _called(text: str) -> str | Call:
         call = None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.keywords:
         raise ValueError(f"{text[:60]!r} is no call")
-    arguments = tuple(_argument(one) for one in call.args)
+    arguments = tuple(_argument(argument) for argument in call.args)
     if CALLS.get(call.func.id) != len(arguments):
         raise ValueError(f"there is no function {call.func.id} of {len(arguments)} arguments")
     return Call(call.func.id, arguments)

@@ -66,10 +66,10 @@ class Judge:
         """Return the score of the package for an answer and the requests of an episode."""
         order = {"do": "grade", "task": task, "answer": answer, "trace": trace}
         async with self._ready() as process:
-            found = await process.ask(order, ANSWER_SECONDS)
-        if found["error"]:
-            raise EnvError(f"WebArena-Verified cannot grade its task {task}: {found['error'][:500]}")
-        return Graded(float(found["score"]), str(found["status"]))
+            verdict = await process.ask(order, ANSWER_SECONDS)
+        if verdict["error"]:
+            raise EnvError(f"WebArena-Verified cannot grade its task {task}: {verdict['error'][:500]}")
+        return Graded(float(verdict["score"]), str(verdict["status"]))
 
     @asynccontextmanager
     async def _ready(self) -> AsyncIterator[OtherPython]:
@@ -80,9 +80,9 @@ class Judge:
         async with self._turn:
             if self._process.pid is None:
                 order = {"do": "open", "addresses": dict(self._package.addresses), "data": self._package.data}
-                found = await self._process.begin(order, ANSWER_SECONDS)
+                answer = await self._process.begin(order, ANSWER_SECONDS)
                 self._tasks = tuple(
-                    ArenaTask(**{**task, "sites": tuple(task["sites"]), "starts": tuple(task["starts"])}) for task in found
+                    ArenaTask(**{**task, "sites": tuple(task["sites"]), "starts": tuple(task["starts"])}) for task in answer
                 )
             yield self._process
 

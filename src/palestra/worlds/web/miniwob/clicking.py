@@ -70,7 +70,7 @@ def _click_option(view: View) -> str:
 @solves("choose-list")
 def _choose_list(view: View) -> str:
     wanted = view.goal.removeprefix("Select ").rpartition(" from the list")[0]
-    if any(one.role == "option" and one.name == wanted and "selected" in one.marks for one in view.elements):
+    if any(element.role == "option" and element.name == wanted and "selected" in element.marks for element in view.elements):
         return click(view.need("Submit"))
     return f"select [{view.all('combobox')[0].ref}] [{wanted}]"
 
@@ -98,8 +98,8 @@ def _click_tab(view: View) -> str:
 
 @solves("click-tab-2", "click-tab-2-easy", "click-tab-2-medium", "click-tab-2-hard")
 def _click_tab_link(view: View) -> str:
-    tabs = [one for one in view.all("link") if one.url.startswith("#tabs-")]
-    wanted = next((one for one in view.all("link") if one.name == view.quoted()[0] and not one.url), None)
+    tabs = [element for element in view.all("link") if element.url.startswith("#tabs-")]
+    wanted = next((element for element in view.all("link") if element.name == view.quoted()[0] and not element.url), None)
     return click(wanted or tabs[min(view.turn + 1, len(tabs) - 1)])
 
 
@@ -111,20 +111,20 @@ def _click_collapsible(view: View) -> str:
 @solves("click-collapsible-2", "click-collapsible-2-nodelay")
 def _click_section_link(view: View) -> str:
     wanted = view.named(view.quoted()[0], "link")
-    sections = [one for one in view.all("tab") if one.name.startswith("Section")]
+    sections = [element for element in view.all("tab") if element.name.startswith("Section")]
     return click(wanted or sections[min(view.turn, len(sections) - 1)])
 
 
 @solves("click-color")
 def _click_color(view: View) -> str:
-    found = re.search(r"Click on the (\w+) colored box", view.goal)
-    assert found is not None
-    return click(view.need(f"color rgb({_COLORS[found[1]]})"))
+    match = re.search(r"Click on the (\w+) colored box", view.goal)
+    assert match is not None
+    return click(view.need(f"color rgb({_COLORS[match[1]]})"))
 
 
 @solves("identify-shape")
 def _identify_shape(view: View) -> str:
-    shape = next(one.name for one in view.all("img") if one.name)
+    shape = next(element.name for element in view.all("img") if element.name)
     kind = next(
         (name for word, name in (("circle", "Circle"), ("rect", "Rectangle"), ("polygon", "Triangle")) if f" {word}" in shape),
         "",
@@ -139,8 +139,8 @@ def _ascending_numbers(view: View) -> str:
     if view.turn == 0:
         return click(view.need("1"))
     # The numbers are hidden from now on. The squares that hide them stand in the same order.
-    left = [one.value for one in view.pages[0] if one.value.isdigit() and int(one.value) > view.turn]
-    squares = [one for one in view.all("img") if one.name.startswith("rect")][-len(left) :]
+    left = [element.value for element in view.pages[0] if element.value.isdigit() and int(element.value) > view.turn]
+    squares = [element for element in view.all("img") if element.name.startswith("rect")][-len(left) :]
     return click(squares[left.index(str(view.turn + 1))])
 
 
@@ -156,20 +156,20 @@ def _focus_nth(view: View) -> str:
 
 @solves("find-greatest")
 def _find_greatest(view: View) -> str:
-    cards = [one for one in view.all("generic") if one.value.isdigit()]
-    return click(max(cards, key=lambda one: int(one.value)) if view.turn == 0 else view.need("Submit"))
+    cards = [element for element in view.all("generic") if element.value.isdigit()]
+    return click(max(cards, key=lambda element: int(element.value)) if view.turn == 0 else view.need("Submit"))
 
 
 @solves("buy-ticket")
 def _buy_ticket(view: View) -> str:
     tickets = []
     minutes = 0
-    for one in view.elements:
-        time = re.fullmatch(r"(\d+)h (\d+)m", one.value)
+    for element in view.elements:
+        time = re.fullmatch(r"(\d+)h (\d+)m", element.value)
         if time is not None:
             minutes = int(time[1]) * 60 + int(time[2])
-        if one.role == "button" and one.name.startswith("Book for $"):
-            tickets.append((minutes, int(one.name.removeprefix("Book for $")), one))
+        if element.role == "button" and element.name.startswith("Book for $"):
+            tickets.append((minutes, int(element.name.removeprefix("Book for $")), element))
     by_price = "price" in view.goal or "cheap" in view.goal or "expensive" in view.goal
     most = any(word in view.goal for word in ("longest", "most expensive", "highest"))
     ordered = sorted(tickets, key=lambda ticket: ticket[1 if by_price else 0])
@@ -178,59 +178,59 @@ def _buy_ticket(view: View) -> str:
 
 @solves("odd-or-even")
 def _odd_or_even(view: View) -> str:
-    rows = [one for one in view.elements if re.fullmatch(r"-?\d+", one.value)]
+    rows = [element for element in view.elements if re.fullmatch(r"-?\d+", element.value)]
     if view.turn >= len(rows):
         return click(view.need("Submit"))
     row = rows[view.turn]
     at = list(view.elements).index(row)
     if int(row.value) % 2:
-        return click([one for one in view.elements[:at] if one.name == "Odd"][-1])
-    return click(next(one for one in view.elements[at:] if one.name == "Even"))
+        return click([element for element in view.elements[:at] if element.name == "Odd"][-1])
+    return click(next(element for element in view.elements[at:] if element.name == "Even"))
 
 
 @solves("phone-book")
 def _phone_book(view: View) -> str:
-    found = re.search(r"Find (\w+) in .* their (\w+)", view.goal)
-    assert found is not None
-    if view.named(found[1], "heading") is None:
+    match = re.search(r"Find (\w+) in .* their (\w+)", view.goal)
+    assert match is not None
+    if view.named(match[1], "heading") is None:
         return click(view.need(">", "link"))
-    label = {"email": "Email:", "phone": "Phone:", "address": "Address:"}.get(found[2], "Phone:")
-    at = next(number for number, one in enumerate(view.elements) if one.value == label)
+    label = {"email": "Email:", "phone": "Phone:", "address": "Address:"}.get(match[2], "Phone:")
+    at = next(number for number, element in enumerate(view.elements) if element.value == label)
     return click(view.elements[at + 1])
 
 
 @solves("navigate-tree")
 def _navigate_tree(view: View) -> str:
     wanted = view.named(view.quoted()[-1])
-    closed = [one for one in view.elements if "expandable-hitarea" in one.name]
+    closed = [element for element in view.elements if "expandable-hitarea" in element.name]
     return click(wanted or closed[0])
 
 
 @solves("social-media-all", "social-media-some")
 def _social_media(view: View) -> str:
-    found = re.search(r'the "(\w+)" button on (all|\d+) posts? by (@\w+)', view.goal)
-    assert found is not None
+    match = re.search(r'the "(\w+)" button on (all|\d+) posts? by (@\w+)', view.goal)
+    assert match is not None
     icons, mine = [], False
-    for one in view.elements:
-        if "@" in one.value:
-            mine = one.value.split()[-1] == found[3]
-        if mine and one.name.split()[:1] == [found[1].lower()]:
-            icons.append(one)
-    count = len(icons) if found[2] == "all" else int(found[2])
+    for element in view.elements:
+        if "@" in element.value:
+            mine = element.value.split()[-1] == match[3]
+        if mine and element.name.split()[:1] == [match[1].lower()]:
+            icons.append(element)
+    count = len(icons) if match[2] == "all" else int(match[2])
     return click(icons[view.turn] if view.turn < count else view.need("Submit"))
 
 
 @solves("email-inbox-delete", "email-inbox-important")
 def _email_icon(view: View) -> str:
-    found = re.search(r"email by (\w+) and click the (\w+) icon", view.goal)
-    assert found is not None
-    at = next(number for number, one in enumerate(view.elements) if one.value == found[1])
-    return click(next(one for one in view.elements[at:] if one.name.split()[:1] == [found[2]]))
+    match = re.search(r"email by (\w+) and click the (\w+) icon", view.goal)
+    assert match is not None
+    at = next(number for number, element in enumerate(view.elements) if element.value == match[1])
+    return click(next(element for element in view.elements[at:] if element.name.split()[:1] == [match[2]]))
 
 
 @solves("generate-number")
 def _generate_number(view: View) -> str:
-    shown = next((one.value for one in view.elements if re.fullmatch(r"-?\d+", one.value)), "")
+    shown = next((element.value for element in view.elements if re.fullmatch(r"-?\d+", element.value)), "")
     return click(view.need("Submit" if shown and _fits(view.goal, int(shown)) else "Generate"))
 
 
@@ -245,5 +245,5 @@ def _fits(goal: str, number: int) -> bool:
 @solves("stock-market")
 def _stock_market(view: View) -> str:
     limit = float(view.goal.rpartition("$")[2].rstrip("."))
-    price = next(float(one.value.rpartition("$")[2]) for one in view.elements if one.value.startswith("Stock price"))
-    return click(view.need("Buy")) if price < limit else "wait"
+    shown = next(element.value for element in view.elements if element.value.startswith("Stock price"))
+    return click(view.need("Buy")) if float(shown.rpartition("$")[2]) < limit else "wait"

@@ -127,7 +127,7 @@ class MiniWob(AsyncEnv):
             )
         self._reward = max(self._least, _in_range(raw))
         self.goal = cleaned(goal["utterance"] if isinstance(goal, dict) else goal)
-        seen = [one for one in read_snapshot(text) if self.goal not in (one.value, one.name)]
+        seen = [element for element in read_snapshot(text) if self.goal not in (element.value, element.name)]
         self._pages.append(self._ids.name(seen))
 
     async def _shown(self, before: str) -> Content:
@@ -170,7 +170,7 @@ class MiniWob(AsyncEnv):
         if self._by_point and self.action_rng.random() < 0.5:
             x, y = (int(self.action_rng.integers(size)) for size in TASK_AREA)
             return f"click_at [{x}] [{y}]"
-        elements = [one for one in self._pages[-1] if one.ref]
+        elements = [element for element in self._pages[-1] if element.ref]
         if not elements:
             return "wait"
         chosen = elements[int(self.action_rng.integers(len(elements)))]

@@ -64,10 +64,10 @@ class Pages:
 
 @cache
 def _folder() -> Path:
-    found = importlib.util.find_spec("miniwob")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("miniwob")
+    if spec is None or spec.origin is None:
         raise MissingExtra(f"the tasks of MiniWoB++ need the package miniwob: {how_to_install('web')}")
-    return (Path(found.origin).parent / "html").resolve()
+    return (Path(spec.origin).parent / "html").resolve()
 
 
 @cache
@@ -77,12 +77,12 @@ def _answer(name: str) -> bytes | None:
     if content is None or not name.endswith(".html"):
         return content
 
-    def inside(found: "re.Match[bytes]") -> bytes:
-        path = _beside(name, found[1])
+    def inside(match: "re.Match[bytes]") -> bytes:
+        path = _beside(name, match[1])
         text = _file(path)
         kind = posixpath.splitext(path)[1]
         if text is None or kind not in _ALONE or _ALONE[kind].search(text):
-            return found[0]
+            return match[0]
         text = text.removeprefix(_MARK)
         if kind == ".js":
             return b"<script>" + text + b"</script>"
@@ -95,8 +95,8 @@ def _answer(name: str) -> bytes | None:
 def _with_pictures(style: bytes, name: str) -> bytes:
     """Return the text of a style of the file ``name`` with its pictures in it. Addresses of other files begin at the root."""
 
-    def inside(found: "re.Match[bytes]") -> bytes:
-        path = _beside(name, found[1])
+    def inside(match: "re.Match[bytes]") -> bytes:
+        path = _beside(name, match[1])
         picture, kind = _file(path), mimetypes.guess_type(path)[0] or ""
         if picture is None or not kind.startswith("image/"):
             return b"url(/" + path.encode() + b")"

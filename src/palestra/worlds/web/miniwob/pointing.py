@@ -14,21 +14,21 @@ _MONTHS = tuple("January February March April May June July August September Oct
 
 @solves("grid-coordinate")
 def _grid_coordinate(view: View) -> str:
-    found = re.search(r"\((-?\d),(-?\d)\)", view.goal)
-    assert found is not None
-    points = [one for one in view.all("img") if "plot-point" in one.name]
-    columns = sorted({round(_middle(one)[0]) for one in points})
-    rows = sorted({round(_middle(one)[1]) for one in points}, reverse=True)
-    wanted = columns[int(found[1]) + 2], rows[int(found[2]) + 2]
-    return click(min(points, key=lambda one: math.dist(_middle(one), wanted)))
+    match = re.search(r"\((-?\d),(-?\d)\)", view.goal)
+    assert match is not None
+    points = [element for element in view.all("img") if "plot-point" in element.name]
+    columns = sorted({round(_middle(element)[0]) for element in points})
+    rows = sorted({round(_middle(element)[1]) for element in points}, reverse=True)
+    wanted = columns[int(match[1]) + 2], rows[int(match[2]) + 2]
+    return click(min(points, key=lambda element: math.dist(_middle(element), wanted)))
 
 
 @solves("circle-center", "find-midpoint", "bisect-angle", "right-angle")
 def _point(view: View) -> str:
     if view.turn:
         return click(view.need("Submit"))
-    circles = [one for one in view.elements if "circle" in one.name]
-    x, y = _chosen_point([(_middle(one), "blue" in one.name) for one in circles])
+    circles = [element for element in view.elements if "circle" in element.name]
+    x, y = _chosen_point([(_middle(element), "blue" in element.name) for element in circles])
     return f"click_at [{x - 2:.0f}] [{y - 2:.0f}]"  # the border of the drawing
 
 
@@ -61,7 +61,7 @@ def _middle(element: Element) -> tuple[float, float]:
 def _draw_line(view: View) -> str:
     if view.turn:
         return click(view.need("Submit"))
-    x, y = _middle(next(one for one in view.elements if "circle" in one.name))
+    x, y = _middle(next(element for element in view.elements if "circle" in element.name))
     if "horizontal" in view.goal:
         return f"drag_at [{x - 25:.0f}] [{y:.0f}] [{x + 25:.0f}] [{y:.0f}]"
     return f"drag_at [{x:.0f}] [{y - 25:.0f}] [{x:.0f}] [{y + 25:.0f}]"
@@ -69,13 +69,13 @@ def _draw_line(view: View) -> str:
 
 @solves("choose-date", "choose-date-easy", "choose-date-medium", "choose-date-nodelay")
 def _choose_date(view: View) -> str:
-    found = re.search(r"(\d\d)/(\d\d)/(\d{4})", view.goal)
-    assert found is not None
-    month, day = int(found[1]), str(int(found[2]))
+    match = re.search(r"(\d\d)/(\d\d)/(\d{4})", view.goal)
+    assert match is not None
+    month, day = int(match[1]), str(int(match[2]))
     field = view.all("textbox")[0]
-    if field.value == found[0]:
+    if field.value == match[0]:
         return click(view.need("Submit"))
-    shown = next((one.value for one in view.elements if one.value in _MONTHS), "")
+    shown = next((element.value for element in view.elements if element.value in _MONTHS), "")
     if not shown:
         text = " ".join(view.texts())
         shown = next((name for name in _MONTHS if f"{name}" in text), "")

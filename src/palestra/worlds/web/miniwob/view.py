@@ -25,21 +25,21 @@ class View:
 
     def all(self, *roles: str) -> list[Element]:
         """Return the elements with one of ``roles`` that can be acted on."""
-        return [one for one in self.elements if one.role in roles and one.ref]
+        return [element for element in self.elements if element.role in roles and element.ref]
 
     def named(self, name: str, *roles: str) -> Element | None:
         """Return the first element that ``name`` describes: its name, or its text."""
-        return next(
-            (one for one in self.elements if one.ref and name in (one.name, one.value) and (not roles or one.role in roles)),
-            None,
-        )
+        for element in self.elements:
+            if element.ref and name in (element.name, element.value) and (not roles or element.role in roles):
+                return element
+        return None
 
     def need(self, name: str, *roles: str) -> Element:
         """Return the element that ``name`` describes, or raise ``Unsupported``."""
-        found = self.named(name, *roles)
-        if found is None:
+        element = self.named(name, *roles)
+        if element is None:
             raise Unsupported(f"the oracle finds no {name!r} on the page")
-        return found
+        return element
 
     def quoted(self) -> list[str]:
         """Return the texts of the goal in quotation marks."""
@@ -47,7 +47,7 @@ class View:
 
     def texts(self) -> list[str]:
         """Return every text on the page in order."""
-        return [text for one in self.elements for text in (one.value or one.name,) if text]
+        return [text for element in self.elements for text in (element.value or element.name,) if text]
 
 
 Solver = Callable[[View], str]
@@ -80,7 +80,7 @@ def fill(view: View, wanted: Iterable[tuple[Element, str]], button: str) -> str:
 
 def number_of(words: str) -> int:
     """Return the number in ``3rd``."""
-    found = re.search(r"(-?\d+)(?:st|nd|rd|th)?", words)
-    if found is None:
+    match = re.search(r"(-?\d+)(?:st|nd|rd|th)?", words)
+    if match is None:
         raise Unsupported(f"the oracle finds no number in {words!r}")
-    return int(found[1])
+    return int(match[1])

@@ -30,7 +30,7 @@ def _login(view: View) -> str:
     cancel = view.named("Cancel", "button")
     if cancel is not None and view.goal:
         return click(cancel)
-    button = next(one.name for one in view.all("button"))
+    button = next(element.name for element in view.all("button"))
     return _typed_in_order(view, view.quoted()[:2], button)
 
 
@@ -41,17 +41,17 @@ def _typed_in_order(view: View, texts: list[str], button: str) -> str:
 
 @solves("enter-date")
 def _enter_date(view: View) -> str:
-    found = re.search(r"(\d\d)/(\d\d)/(\d{4})", view.goal)
-    assert found is not None
-    return fill(view, [(view.all("textbox")[0], f"{found[3]}-{found[1]}-{found[2]}")], "Submit")
+    match = re.search(r"(\d\d)/(\d\d)/(\d{4})", view.goal)
+    assert match is not None
+    return fill(view, [(view.all("textbox")[0], f"{match[3]}-{match[1]}-{match[2]}")], "Submit")
 
 
 @solves("enter-time")
 def _enter_time(view: View) -> str:
-    found = re.search(r"(\d+):(\d\d) ([AP])M", view.goal)
-    assert found is not None
-    hour = int(found[1]) % 12 + 12 * (found[3] == "P")
-    return fill(view, [(view.all("textbox")[0], f"{hour:02d}:{found[2]}")], "Submit")
+    match = re.search(r"(\d+):(\d\d) ([AP])M", view.goal)
+    assert match is not None
+    hour = int(match[1]) % 12 + 12 * (match[3] == "P")
+    return fill(view, [(view.all("textbox")[0], f"{hour:02d}:{match[2]}")], "Submit")
 
 
 @solves("copy-paste", "copy-paste-2")
@@ -59,10 +59,10 @@ def _copy(view: View) -> str:
     """The page compares the text with its spaces, which an observation does not show. So it is copied with keys."""
     fields = view.all("textbox")
     if view.goal.startswith("Copy the text in"):
-        source = next(one for one in fields if one.ref == max(view.pages[0], key=_length_of_field).ref)
+        source = next(element for element in fields if element.ref == max(view.pages[0], key=_length_of_field).ref)
     else:
         source = fields[number_of(view.goal) - 1]
-    target = next(one for one in view.pages[0] if one.role == "textbox" and not one.value)
+    target = next(element for element in view.pages[0] if element.role == "textbox" and not element.value)
     plan = (
         click(source),
         "press [Control+a]",
@@ -80,7 +80,7 @@ def _length_of_field(element: Element) -> int:
 
 @solves("find-word")
 def _find_word(view: View) -> str:
-    words = re.findall(r"[\w']+", next(one.value for one in view.elements if one.role == "paragraph"))
+    words = re.findall(r"[\w']+", next(element.value for element in view.elements if element.role == "paragraph"))
     return fill(view, [(view.all("textbox")[0], words[number_of(view.goal) - 1])], "Submit")
 
 
@@ -92,31 +92,31 @@ def _scroll_text(view: View) -> str:
 
 @solves("text-transform")
 def _text_transform(view: View) -> str:
-    letters = "".join(one.value for one in view.elements if one.role == "generic" and len(one.value) == 1)
+    letters = "".join(element.value for element in view.elements if element.role == "generic" and len(element.value) == 1)
     return fill(view, [(view.all("textbox")[0], letters)], "Submit")
 
 
 @solves("read-table")
 def _read_table(view: View) -> str:
-    found = re.search(r"value of (.+) into", view.goal)
-    assert found is not None
-    return fill(view, [(view.all("textbox")[0], _cell(view, found[1]))], "Submit")
+    match = re.search(r"value of (.+) into", view.goal)
+    assert match is not None
+    return fill(view, [(view.all("textbox")[0], _cell(view, match[1]))], "Submit")
 
 
 @solves("read-table-2")
 def _read_table_twice(view: View) -> str:
-    labels = [one.value.rstrip(":") for one in view.elements if one.value.endswith(":")]
+    labels = [element.value.rstrip(":") for element in view.elements if element.value.endswith(":")]
     return fill(view, zip(view.all("textbox"), (_cell(view, label) for label in labels), strict=False), "Submit")
 
 
 def _cell(view: View, label: str) -> str:
-    cells = [one.name or one.value for one in view.elements if one.role == "cell"]
+    cells = [element.name or element.value for element in view.elements if element.role == "cell"]
     return cells[cells.index(label) + 1]
 
 
 @solves("simple-arithmetic")
 def _simple_arithmetic(view: View) -> str:
-    left, sign, right = next(one.value for one in view.elements if one.value.endswith("=")).split()[:3]
+    left, sign, right = next(element.value for element in view.elements if element.value.endswith("=")).split()[:3]
     return fill(view, [(view.all("textbox")[0], str(_result(int(left), sign, int(right))))], "Submit")
 
 
@@ -126,7 +126,7 @@ def _result(left: int, sign: str, right: int) -> int:
 
 @solves("simple-algebra")
 def _simple_algebra(view: View) -> str:
-    left, sign, right, _, total = next(one.value for one in view.elements if " = " in one.value).split()
+    left, sign, right, _, total = next(element.value for element in view.elements if " = " in element.value).split()
     signed = 1 if sign == "+" else -1
     answer = int(total) - signed * int(right) if left == "x" else signed * (int(total) - int(left))
     return fill(view, [(view.all("textbox")[0], str(answer))], "Submit")
@@ -134,25 +134,25 @@ def _simple_algebra(view: View) -> str:
 
 @solves("form-sequence-2")
 def _form_sequence_2(view: View) -> str:
-    found = re.search(r'the (\w+) radio button .*"(-?\d+)" into the (\w+) textbox', view.goal)
-    assert found is not None
-    radio = view.all("radio")[number_of(found[1]) - 1]
+    match = re.search(r'the (\w+) radio button .*"(-?\d+)" into the (\w+) textbox', view.goal)
+    assert match is not None
+    radio = view.all("radio")[number_of(match[1]) - 1]
     if "checked" not in radio.marks:
         return click(radio)
-    return fill(view, [(view.all("textbox")[number_of(found[3]) - 1], found[2])], "Submit")
+    return fill(view, [(view.all("textbox")[number_of(match[3]) - 1], match[2])], "Submit")
 
 
 @solves("multi-layouts", "multi-orderings")
 def _movies(view: View) -> str:
-    found = re.search(r"for (.+) movies directed by (.+) from year (\d+)", view.goal)
-    assert found is not None
+    match = re.search(r"for (.+) movies directed by (.+) from year (\d+)", view.goal)
+    assert match is not None
     wanted, label = [], ""
-    for one in view.elements:
-        if one.role == "textbox":
-            text = found[2] if "irector" in label else found[1] if "enre" in label else found[3]
-            wanted.append((one, text))
+    for element in view.elements:
+        if element.role == "textbox":
+            text = match[2] if "irector" in label else match[1] if "enre" in label else match[3]
+            wanted.append((element, text))
         else:
-            label = one.name or one.value or label
+            label = element.name or element.value or label
     button = view.elements[-1] if view.elements[-1].role != "textbox" else view.all("button")[-1]
     return next((f"type [{field.ref}] [{text}] [0]" for field, text in wanted if field.value != text), click(button))
 
@@ -166,10 +166,10 @@ def _use_spinner(view: View) -> str:
 def _guess_number(view: View) -> str:
     low, high = 0, 9
     for page in view.pages:
-        for one in page:
+        for element in page:
             for word in ("lower", "higher"):
-                if f"is {word} than" in one.value:
-                    told = number_of(one.value)
+                if f"is {word} than" in element.value:
+                    told = number_of(element.value)
                     low, high = (low, min(high, told - 1)) if word == "lower" else (max(low, told + 1), high)
     return fill(view, [(view.all("spinbutton")[0], str((low + high) // 2))], "Submit")
 
@@ -178,8 +178,9 @@ def _guess_number(view: View) -> str:
 def _use_autocomplete(view: View) -> str:
     start, *end = view.quoted()
     field = view.all("textbox")[0]
-    options = [one for one in view.elements if one.ref and one is not field and (one.value or one.name).startswith(start)]
-    chosen = next((one for one in options if (one.value or one.name).endswith(end[0] if end else "")), None)
+    others = [element for element in view.elements if element.ref and element is not field]
+    options = [element for element in others if (element.value or element.name).startswith(start)]
+    chosen = next((element for element in options if (element.value or element.name).endswith(end[0] if end else "")), None)
     if field.value.startswith(start) and field.value.endswith(end[0] if end else "") and len(field.value) > len(start) + 1:
         return click(view.need("Submit"))
     return click(chosen) if chosen is not None else f"type [{field.ref}] [{start}] [0]"
@@ -190,17 +191,17 @@ def _search_engine(view: View) -> str:
     field = view.all("textbox")[0]
     if field.value != view.quoted()[0]:
         return f"type [{field.ref}] [{view.quoted()[0]}] [0]"
-    results = [one for one in view.all("link") if one.name and not re.fullmatch(r"\d+|[<>]", one.name)]
+    results = [element for element in view.all("link") if element.name and not re.fullmatch(r"\d+|[<>]", element.name)]
     if not results:
         return click(view.need("Search"))
-    found = re.search(r"the (\d+)\w\w search result", view.goal)
-    assert found is not None
-    page, place = divmod(int(found[1]) - 1, 3)
+    match = re.search(r"the (\d+)\w\w search result", view.goal)
+    assert match is not None
+    page, number = divmod(int(match[1]) - 1, 3)
     turned = sum(
         1 for now, later in zip(view.pages, view.pages[1:], strict=False) if _results(now) and _results(now) != _results(later)
     )
-    return click(results[place] if turned >= page else view.need(">", "link"))
+    return click(results[number] if turned >= page else view.need(">", "link"))
 
 
 def _results(page: Sequence[Element]) -> list[str]:
-    return [one.name for one in page if one.role == "link" and not re.fullmatch(r"\d+|[<>]", one.name)]
+    return [element.name for element in page if element.role == "link" and not re.fullmatch(r"\d+|[<>]", element.name)]

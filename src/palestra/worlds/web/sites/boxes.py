@@ -207,7 +207,7 @@ class Boxes:
             if waiting is None or waiting.done():
                 writer.close()
             else:
-                self._wires = [one for one in self._wires if one.alive]
+                self._wires = [wire for wire in self._wires if wire.alive]
                 self._wires.append(_Wire(reader, writer, hello))
                 waiting.set_result((self._wires[-1], hello))
         except (asyncio.IncompleteReadError, ConnectionError, ProcessLookupError):

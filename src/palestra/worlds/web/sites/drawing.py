@@ -23,7 +23,7 @@ def one_of(rng: Rng, these: Sequence[T]) -> T:
 
 def some_of(rng: Rng, these: Sequence[T], number: int) -> list[T]:
     """Draw different ones, in a random order."""
-    return [these[place] for place in rng.choice(len(these), size=number, replace=False).tolist()]
+    return [these[index] for index in rng.choice(len(these), size=number, replace=False).tolist()]
 
 
 def session_key(rng: Rng) -> str:

@@ -44,28 +44,30 @@ class Walk:
     def find(self, name: str, *roles: str, after: str = "") -> Element | None:
         """Return the first element with this name or text, of one of ``roles``; with ``after``, behind that text."""
         started = not after
-        for one in self.elements:
-            if started and one.ref and name in (one.name, one.value) and (not roles or one.role in roles):
-                return one
-            started = started or after in (one.name, one.value)
+        for element in self.elements:
+            if started and element.ref and name in (element.name, element.value) and (not roles or element.role in roles):
+                return element
+            started = started or after in (element.name, element.value)
         return None
 
     def need(self, name: str, *roles: str, after: str = "") -> Element:
         """Return what ``find`` returns, or raise ``NotShown``."""
-        found = self.find(name, *roles, after=after)
-        if found is None:
+        element = self.find(name, *roles, after=after)
+        if element is None:
             raise NotShown(f"the oracle finds no {name!r} on {self.here.address}")
-        return found
+        return element
 
     def behind(self, text: str, role: str, name: str = "") -> Element:
         """Return the first element of ``role`` behind the one with ``text`` in its name or content.
 
         ``name`` is a pattern that the whole name must have.
         """
-        places = (place for place, one in enumerate(self.elements) if text in one.name + one.value and one.role != role)
-        for one in self.elements[next(places, len(self.elements)) + 1 :]:
-            if one.ref and one.role == role and (not name or re.fullmatch(name, one.name)):
-                return one
+        is_behind = False
+        for element in self.elements:
+            if not is_behind:
+                is_behind = text in element.name + element.value and element.role != role
+            elif element.ref and element.role == role and (not name or re.fullmatch(name, element.name)):
+                return element
         raise NotShown(f"the oracle finds no {role} behind {text!r} on {self.here.address}")
 
     def click(self, name: str, *roles: str, after: str = "") -> str:
@@ -75,33 +77,33 @@ class Walk:
     def fill(self, fields: Mapping[str, str], button: str) -> str:
         """Return the action that fills the first field which has another content, or clicks ``button`` if there is none."""
         for name, wanted in fields.items():
-            one = self.need(name, "textbox", "searchbox", "spinbutton", "combobox")
-            if one.role == "combobox":
-                if wanted != self.chosen(one):
-                    return f"select [{one.ref}] [{wanted}]"
-            elif one.value != wanted:
-                return f"type [{one.ref}] [{wanted}] [0]"
+            field = self.need(name, "textbox", "searchbox", "spinbutton", "combobox")
+            if field.role == "combobox":
+                if wanted != self.chosen(field):
+                    return f"select [{field.ref}] [{wanted}]"
+            elif field.value != wanted:
+                return f"type [{field.ref}] [{wanted}] [0]"
         return self.click(button, "button")
 
     def chosen(self, box: Element) -> str:
         """Return the option of a list that is chosen."""
         start = self.elements.index(box)
-        for one in self.elements[start + 1 :]:
-            if one.depth <= box.depth:
+        for element in self.elements[start + 1 :]:
+            if element.depth <= box.depth:
                 break
-            if "selected" in one.marks:
-                return one.name or one.value
+            if "selected" in element.marks:
+                return element.name or element.value
         return ""
 
     def pressed(self, name: str) -> bool:
         """Return whether the last action was a click on the element ``name``."""
         if not self.actions:
             return False
-        return any(one.name == name and self.actions[-1] == f"click [{one.ref}]" for one in self.seen[-2].elements)
+        return any(element.name == name and self.actions[-1] == f"click [{element.ref}]" for element in self.seen[-2].elements)
 
     def texts(self) -> list[str]:
         """Return every text on the page in order."""
-        return [text for one in self.elements for text in (one.name, one.value) if text]
+        return [text for element in self.elements for text in (element.name, element.value) if text]
 
 
 Plan = Callable[[Walk], str]
@@ -109,7 +111,7 @@ Plan = Callable[[Walk], str]
 
 def until(text: str, plan: Plan) -> Plan:
     """Return a plan that stops as soon as the page says ``text``."""
-    return lambda walk: "stop []" if any(text in one for one in walk.texts()) else plan(walk)
+    return lambda walk: "stop []" if any(text in shown for shown in walk.texts()) else plan(walk)
 
 
 @dataclass(frozen=True)

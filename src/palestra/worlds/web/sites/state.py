@@ -36,16 +36,16 @@ def rows_of(database: Path, views: Views) -> dict[str, Counter[Row]]:
 
 def changes_between(before: Mapping[str, Counter[Row]], after: Mapping[str, Counter[Row]]) -> Counter[Change]:
     """Return all rows that are new or gone, each as often as it is."""
-    found: Counter[Change] = Counter()
+    changes: Counter[Change] = Counter()
     for view in before:
         for rows, new in ((after[view] - before[view], True), (before[view] - after[view], False)):
-            found.update({Change(view, row, new): number for row, number in rows.items()})
-    return found
+            changes.update({Change(view, row, new): number for row, number in rows.items()})
+    return changes
 
 
-def unwanted(found: Counter[Change], wanted: Iterable[Change], allowed: Iterable[Change] = ()) -> Counter[Change]:
+def unwanted(changes: Counter[Change], wanted: Iterable[Change], allowed: Iterable[Change] = ()) -> Counter[Change]:
     """Return the changes that are neither wanted nor allowed. A wanted change that is there twice is unwanted once."""
-    return found - Counter(wanted) - Counter(allowed)
+    return changes - Counter(wanted) - Counter(allowed)
 
 
 def dump_hash(database: Path) -> str:

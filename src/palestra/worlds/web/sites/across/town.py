@@ -77,8 +77,8 @@ def _host(walk: Walk) -> str:
 
 def _learned(walk: Walk, host: str, reading: Plan) -> str | None:
     """Return the answer that the oracle of the first site has come to on some page of this walk."""
-    for place in range(len(walk.seen)):
-        past = Walk(walk.seen[: place + 1], walk.actions[:place])
+    for number in range(len(walk.seen)):
+        past = Walk(walk.seen[: number + 1], walk.actions[:number])
         if _host(past) == host:
             try:
                 action = reading(past)
@@ -103,12 +103,12 @@ def _carry(host: str, reading: Plan, to: str, writing: Callable[[str], Plan]) ->
 
 def _carried(host: str, template: str, where: Callable[[int, Rng], _Place]) -> Callable[[int, Rng], Errand]:
     def errand(seed: int, rng: Rng) -> Errand:
-        read, place = _read(seed, host, template, rng), where(seed, rng)
+        read, there = _read(seed, host, template, rng), where(seed, rng)
         question = read.goal.rpartition(_ANSWER)[0]
         name = _NAMES[host]
-        goal = f"In the {name}: {question} Write the answer {place.described}: only the answer, as the {name} writes it."
-        plan = _carry(host, read.plan, place.host, place.writing)
-        return Errand("", goal, read.start, plan, wanted=place.wanted(read.answers[0]), hosts=(host, place.host))
+        goal = f"In the {name}: {question} Write the answer {there.described}: only the answer, as the {name} writes it."
+        plan = _carry(host, read.plan, there.host, there.writing)
+        return Errand("", goal, read.start, plan, wanted=there.wanted(read.answers[0]), hosts=(host, there.host))
 
     return errand
 
@@ -122,8 +122,8 @@ def _recommended(seed: int, rng: Rng) -> Errand:
     def reading(walk: Walk) -> str:
         if action := at_topic(walk, topic.title):
             return action
-        said = next(one.value for one in walk.elements if one.value.startswith("I can recommend the "))
-        return f"stop [{said.removeprefix('I can recommend the ').removesuffix(' from the shop')}]"
+        sentence = next(element.value for element in walk.elements if element.value.startswith("I can recommend the "))
+        return f"stop [{sentence.removeprefix('I can recommend the ').removesuffix(' from the shop')}]"
 
     def buying(title: str) -> Plan:
         return lambda walk: fill_basket(walk, title, 1) or "stop []"

@@ -50,8 +50,8 @@ def _with_reply(forum: Forum, rng: Rng) -> tuple[Topic, str]:
 
 
 def _mine(forum: Forum, *, started: bool) -> list[Topic]:
-    topics = [one for one in forum.topics if any(comment.author == forum.me for comment in one.comments)]
-    return [one for one in topics if (one.author == forum.me) == started]
+    topics = [topic for topic in forum.topics if any(comment.author == forum.me for comment in topic.comments)]
+    return [topic for topic in topics if (topic.author == forum.me) == started]
 
 
 # ------------------------------------------------------------------------------------------------------------------ reading
@@ -67,22 +67,22 @@ def _author(forum: Forum, rng: Rng) -> Errand:
 
 
 def _liked(forum: Forum, rng: Rng) -> Errand:
-    clear = [one for one in forum.foreign() if [len(c.likes) for c in one.comments].count(_most_likes(one)) == 1]
+    clear = [topic for topic in forum.foreign() if [len(c.likes) for c in topic.comments].count(_most_likes(topic)) == 1]
     topic = one_of(rng, clear)
-    best = max(topic.comments, key=lambda one: len(one.likes))
+    best = max(topic.comments, key=lambda comment: len(comment.likes))
 
     def plan(walk: Walk) -> str:
         if action := at_topic(walk, topic.title):
             return action
-        found = likes(walk)
-        return f"stop [{max(found, key=found.__getitem__)}]"
+        counts = likes(walk)
+        return f"stop [{max(counts, key=counts.__getitem__)}]"
 
     goal = f'Who wrote the comment with the most likes in the topic "{topic.title}"? Answer with the name alone.'
     return errand(goal, plan, answers=(best.author,))
 
 
 def _most_likes(topic: Topic) -> int:
-    return max(len(one.likes) for one in topic.comments)
+    return max(len(comment.likes) for comment in topic.comments)
 
 
 def _busier(forum: Forum, rng: Rng) -> Errand:
@@ -90,13 +90,13 @@ def _busier(forum: Forum, rng: Rng) -> Errand:
         pair = some_of(rng, forum.topics, 2)
         if len(pair[0].comments) != len(pair[1].comments):
             break
-    titles = [one.title for one in pair]
+    titles = [topic.title for topic in pair]
 
     def plan(walk: Walk) -> str:
-        found = comment_counts(walk)
-        return search_for(walk, titles, found) or f"stop [{max(titles, key=found.__getitem__)}]"
+        counts = comment_counts(walk)
+        return search_for(walk, titles, counts) or f"stop [{max(titles, key=counts.__getitem__)}]"
 
-    best = max(pair, key=lambda one: len(one.comments))
+    best = max(pair, key=lambda topic: len(topic.comments))
     goal = f'Which topic has more comments, "{titles[0]}" or "{titles[1]}"? Answer with its title alone.'
     return errand(goal, plan, answers=(best.title,))
 
@@ -164,7 +164,7 @@ def _rename(forum: Forum, rng: Rng) -> Errand:
             return "stop []"
         if walk.path.startswith("/topic/update/"):
             return walk.fill({"Title:": title}, "Update")
-        if any(one.role == "text" and one.value == title for one in walk.elements):
+        if any(element.role == "text" and element.value == title for element in walk.elements):
             return "stop []"  # Spirit keeps the old title in the address
         return at_topic(walk, topic.title) or walk.click("edit", "link")
 
@@ -233,17 +233,17 @@ def _message(forum: Forum, rng: Rng) -> Errand:
 
 
 def _location(forum: Forum, rng: Rng) -> Errand:
-    place = one_of(rng, _PLACES)
+    town = one_of(rng, _PLACES)
 
     def plan(walk: Walk) -> str:
-        if left(walk, f"http://{HOST}/user/") or any("has been updated" in one for one in walk.texts()):
+        if left(walk, f"http://{HOST}/user/") or any("has been updated" in shown for shown in walk.texts()):
             return "stop []"
         if walk.path == "/user/":
-            return walk.fill({"Location:": place}, "Save")
+            return walk.fill({"Location:": town}, "Save")
         return walk.click("Preferences", "link") if walk.find("Preferences", "link") else walk.click("My profile", "link")
 
-    wanted = (Change("profile", profile_row(forum), False), Change("profile", profile_row(forum, place)))
-    return errand(f"Set the location in my profile to {place}.", plan, wanted=wanted)
+    wanted = (Change("profile", profile_row(forum), False), Change("profile", profile_row(forum, town)))
+    return errand(f"Set the location in my profile to {town}.", plan, wanted=wanted)
 
 
 TEMPLATES: Mapping[str, Template[Forum]] = {

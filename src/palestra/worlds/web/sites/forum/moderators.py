@@ -58,7 +58,7 @@ def _pin(forum: Forum, rng: Rng) -> Errand:
 
 def _move(forum: Forum, rng: Rng) -> Errand:
     topic = one_of(rng, forum.topics)
-    to = one_of(rng, [one for one in CATEGORIES if one != topic.category])
+    to = one_of(rng, [category for category in CATEGORIES if category != topic.category])
 
     def plan(walk: Walk) -> str:
         if walk.path.startswith("/topic/update/"):
@@ -74,8 +74,8 @@ def _move(forum: Forum, rng: Rng) -> Errand:
 
 
 def _clean(forum: Forum, rng: Rng) -> Errand:
-    topic = next(one for one in forum.topics if [c.author for c in one.comments].count(SPAMMER) == 2)
-    spam = [one for one in topic.comments if one.author == SPAMMER]
+    topic = next(candidate for candidate in forum.topics if [c.author for c in candidate.comments].count(SPAMMER) == 2)
+    spam = [comment for comment in topic.comments if comment.author == SPAMMER]
 
     def plan(walk: Walk) -> str:
         if walk.path.startswith("/comment/"):
@@ -84,7 +84,7 @@ def _clean(forum: Forum, rng: Rng) -> Errand:
             return action
         return click_below(walk, SPAMMER, "delete") if comment_link(walk, SPAMMER, "delete") else "stop []"
 
-    rows = [(comment_row(topic.title, SPAMMER, one.text, removed=gone), gone) for one in spam for gone in (False, True)]
+    rows = [(comment_row(topic.title, SPAMMER, comment.text, removed=gone), gone) for comment in spam for gone in (False, True)]
     goal = f'I am a moderator. Delete all comments of {SPAMMER} in the topic "{topic.title}".'
     return errand(goal, plan, wanted=tuple(Change("comment", row, new) for row, new in rows), options=_AS_MODERATOR)
 
@@ -92,17 +92,17 @@ def _clean(forum: Forum, rng: Rng) -> Errand:
 def _close_quietest(forum: Forum, rng: Rng) -> Errand:
     while True:
         topics = some_of(rng, forum.topics, 3)
-        counts = sorted(len(one.comments) for one in topics)
+        counts = sorted(len(topic.comments) for topic in topics)
         if counts[0] < counts[1]:
             break
-    titles = [one.title for one in topics]
-    quietest = min(topics, key=lambda one: len(one.comments))
+    titles = [topic.title for topic in topics]
+    quietest = min(topics, key=lambda topic: len(topic.comments))
 
     def plan(walk: Walk) -> str:
-        found = comment_counts(walk)
-        if action := search_for(walk, titles, found):
+        counts = comment_counts(walk)
+        if action := search_for(walk, titles, counts):
             return action
-        return _moderating(min(titles, key=found.__getitem__), "Close topic", "Open topic")(walk)
+        return _moderating(min(titles, key=counts.__getitem__), "Close topic", "Open topic")(walk)
 
     written = ", ".join(f'"{title}"' for title in titles)
     goal = f"I am a moderator. Close the one of these three topics that has the fewest comments: {written}."
@@ -111,7 +111,7 @@ def _close_quietest(forum: Forum, rng: Rng) -> Errand:
 
 def _settle(forum: Forum, rng: Rng) -> Errand:
     topics = some_of(rng, forum.foreign(), 3)
-    comments = [one_of(rng, one.others()) for one in topics]
+    comments = [one_of(rng, topic.others()) for topic in topics]
     topic, comment = topics[0], comments[0]
 
     def plan(walk: Walk) -> str:
@@ -125,7 +125,7 @@ def _settle(forum: Forum, rng: Rng) -> Errand:
 
     before, after = ((comment.id, closed, who) for closed, who in ((0, None), (1, forum.me.lower())))
     goal = f'I am an administrator. A comment in the topic "{topic.title}" was reported (flagged). Close this flag.'
-    options = {HOST: {"role": "administrator", "reported": [one.id for one in comments]}}
+    options = {HOST: {"role": "administrator", "reported": [comment.id for comment in comments]}}
     return errand(goal, plan, wanted=(Change("reported", before, False), Change("reported", after)), options=options)
 
 

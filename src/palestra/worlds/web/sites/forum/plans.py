@@ -40,57 +40,57 @@ def at_topic(walk: Walk, title: str) -> str | None:
 def comment_link(walk: Walk, author: str, pattern: str) -> Element | None:
     """Return the link below a comment of ``author`` whose name has ``pattern``."""
     current = ""
-    for one in walk.elements:
-        member = re.fullmatch(r"/user/\d+/([a-z]+)/", one.url)
-        if member and one.name != "My profile":
+    for element in walk.elements:
+        member = re.fullmatch(r"/user/\d+/([a-z]+)/", element.url)
+        if member and element.name != "My profile":
             current = member[1]
-        elif current == author.lower() and one.role == "link" and re.fullmatch(pattern, one.name):
-            return one
+        elif current == author.lower() and element.role == "link" and re.fullmatch(pattern, element.name):
+            return element
     return None
 
 
 def click_below(walk: Walk, author: str, pattern: str) -> str:
     """Return the action that clicks this link."""
-    found = comment_link(walk, author, pattern)
-    if found is None:
+    link = comment_link(walk, author, pattern)
+    if link is None:
         raise NotShown(f"no comment of {author} on {walk.here.address} has the link {pattern!r}")
-    return f"click [{found.ref}]"
+    return f"click [{link.ref}]"
 
 
 def first_author(walk: Walk) -> str:
     """Return who has started the topic of this page."""
-    for one in walk.elements:
-        if one.role == "link" and one.name.endswith(_STARTER):
-            return one.name.removesuffix(_STARTER).strip()
+    for element in walk.elements:
+        if element.role == "link" and element.name.endswith(_STARTER):
+            return element.name.removesuffix(_STARTER).strip()
     raise NotShown(f"no comment on {walk.here.address} is by the author of the topic")
 
 
 def likes(walk: Walk) -> dict[str, int]:
     """Return author → likes of the comments on this page."""
-    found, current = {}, ""
-    for one in walk.elements:
-        if re.fullmatch(r"/user/\d+/[a-z]+/", one.url):
-            current = one.name.removesuffix(_STARTER).strip()
-        elif liked := re.fullmatch(r"like \((\d+)\)", one.name):
-            found[current] = int(liked[1])
-    return found
+    counts, current = {}, ""
+    for element in walk.elements:
+        if re.fullmatch(r"/user/\d+/[a-z]+/", element.url):
+            current = element.name.removesuffix(_STARTER).strip()
+        elif liked := re.fullmatch(r"like \((\d+)\)", element.name):
+            counts[current] = int(liked[1])
+    return counts
 
 
 def comment_counts(walk: Walk) -> dict[str, int]:
     """Return title → number of comments of the topics in all lists that were seen."""
-    found, title = {}, ""
+    counts, title = {}, ""
     for seen in walk.seen:
-        for one in seen.elements:
-            if one.role == "link" and one.url.startswith(("/topic/", "/comment/bookmark/")):
-                title = one.name
-            elif title and one.role == "generic" and one.value.isdigit():
-                found[title], title = int(one.value), ""
-    return found
+        for element in seen.elements:
+            if element.role == "link" and element.url.startswith(("/topic/", "/comment/bookmark/")):
+                title = element.name
+            elif title and element.role == "generic" and element.value.isdigit():
+                counts[title], title = int(element.value), ""
+    return counts
 
 
 def said(walk: Walk, text: str) -> bool:
     """Return whether a comment on this page has the text."""
-    return any(one.role == "paragraph" and text in one.value for one in walk.elements)
+    return any(element.role == "paragraph" and text in element.value for element in walk.elements)
 
 
 def left(walk: Walk, part: str) -> bool:
@@ -99,9 +99,9 @@ def left(walk: Walk, part: str) -> bool:
     return len(addresses) > 1 and part in addresses[-2] and part not in addresses[-1]
 
 
-def search_for(walk: Walk, titles: Sequence[str], found: Mapping[str, int]) -> str:
+def search_for(walk: Walk, titles: Sequence[str], counts: Mapping[str, int]) -> str:
     """Return the search for the first topic that no list has shown yet, or an empty string."""
-    missing = next((title for title in titles if title not in found), None)
+    missing = next((title for title in titles if title not in counts), None)
     return "" if missing is None else f"type [{walk.need(_BOX, 'searchbox').ref}] [{missing}] [1]"
 
 

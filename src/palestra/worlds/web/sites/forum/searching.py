@@ -19,8 +19,8 @@ def _search(request: Any) -> Any:
 
     query = request.GET.get("q", "")
     topics = Topic.objects.visible().global_().with_bookmarks(user=request.user).select_related("category")
-    found = Paginator(having_words(topics, "title", query).order_by("title", "id"), _PER_PAGE).get_page(request.GET.get("page"))
-    return render(request, "forum/found.html", {"query": query, "topics": found})
+    page = Paginator(having_words(topics, "title", query).order_by("title", "id"), _PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "forum/found.html", {"query": query, "topics": page})
 
 
 search = login_required(_search)

@@ -24,8 +24,8 @@ def prepare() -> None:
     Path("media").mkdir()
     call_command("migrate", run_syncdb=True, verbosity=0)
     Category.objects.create(id=1, title="Private", is_private=True)
-    for place, name in enumerate(CATEGORIES, 2):
-        Category.objects.create(id=place, title=name, description=f"Everything about {name.lower()}")
+    for number, name in enumerate(CATEGORIES, 2):
+        Category.objects.create(id=number, title=name, description=f"Everything about {name.lower()}")
 
 
 def seed(seed: int, role: str = "member", reported: Sequence[int] = (), planted: Sequence[Any] = ()) -> None:
@@ -61,7 +61,7 @@ def _add_members(forum: Forum, role: str) -> dict[str, int]:
 
     user, now = get_user_model(), _now()
     names = (*forum.members, SPAMMER, PLANTER)
-    ids = {name: place for place, name in enumerate(names, 1)}
+    ids = {name: number for number, name in enumerate(names, 1)}
     made = [user(id=ids[name], username=name.lower(), email=f"{name.lower()}@mail.test", date_joined=now) for name in names]
     made[0].set_password("password")
     user.objects.bulk_create(made)
@@ -85,20 +85,20 @@ def _add_topics(forum: Forum, ids: dict[str, int]) -> None:
     from django.utils.text import slugify
     from spirit.topic.models import Topic
 
-    categories = {name: place for place, name in enumerate(CATEGORIES, 2)}
+    categories = {name: number for number, name in enumerate(CATEGORIES, 2)}
     Topic.objects.bulk_create(
         Topic(
-            id=one.id,
-            user_id=ids[one.author],
-            category_id=categories[one.category],
-            title=one.title,
-            slug=slugify(one.title),
-            date=_now() - timedelta(days=one.id, hours=9),
-            last_active=_now() - timedelta(days=one.id),
+            id=topic.id,
+            user_id=ids[topic.author],
+            category_id=categories[topic.category],
+            title=topic.title,
+            slug=slugify(topic.title),
+            date=_now() - timedelta(days=topic.id, hours=9),
+            last_active=_now() - timedelta(days=topic.id),
             reindex_at=_now(),
-            comment_count=len(one.comments),
+            comment_count=len(topic.comments),
         )
-        for one in forum.topics
+        for topic in forum.topics
     )
 
 
@@ -108,18 +108,18 @@ def _add_comments(forum: Forum, ids: dict[str, int]) -> None:
 
     Comment.objects.bulk_create(
         Comment(
-            id=one.id,
-            user_id=ids[one.author],
+            id=comment.id,
+            user_id=ids[comment.author],
             topic_id=topic.id,
-            comment=one.text,
-            comment_html=_html(one.text),
-            date=_now() - timedelta(days=topic.id, hours=9 - place),
-            likes_count=len(one.likes),
+            comment=comment.text,
+            comment_html=_html(comment.text),
+            date=_now() - timedelta(days=topic.id, hours=9 - number),
+            likes_count=len(comment.likes),
         )
         for topic in forum.topics
-        for place, one in enumerate(topic.comments)
+        for number, comment in enumerate(topic.comments)
     )
-    likes = [(member, one.id) for topic in forum.topics for one in topic.comments for member in one.likes]
+    likes = [(member, comment.id) for topic in forum.topics for comment in topic.comments for member in comment.likes]
     CommentLike.objects.bulk_create(
         CommentLike(user_id=ids[member], comment_id=comment, date=_now()) for member, comment in likes
     )
@@ -134,19 +134,19 @@ def _add_watches(forum: Forum, ids: dict[str, int]) -> None:
 
     TopicNotification.objects.bulk_create(
         TopicNotification(
-            user_id=ids[one.author], topic_id=topic.id, comment_id=one.id, date=_now(), is_read=True, is_active=True
+            user_id=ids[comment.author], topic_id=topic.id, comment_id=comment.id, date=_now(), is_read=True, is_active=True
         )
         for topic in forum.topics
-        for one in {one.author: one for one in topic.comments}.values()
+        for comment in {comment.author: comment for comment in topic.comments}.values()
     )
 
 
 def _add_reports(ids: dict[str, int], comments: Sequence[int]) -> None:
     from spirit.comment.flag.models import CommentFlag, Flag
 
-    for place, comment in enumerate(comments):
-        CommentFlag.objects.create(comment_id=comment, date=_now() - timedelta(hours=place))
-        Flag.objects.create(comment_id=comment, user_id=2 + place, reason=0, body="", date=_now() - timedelta(hours=place))
+    for number, comment in enumerate(comments):
+        CommentFlag.objects.create(comment_id=comment, date=_now() - timedelta(hours=number))
+        Flag.objects.create(comment_id=comment, user_id=2 + number, reason=0, body="", date=_now() - timedelta(hours=number))
 
 
 def _plant(ids: dict[str, int], planted: Sequence[Any]) -> None:

@@ -28,7 +28,7 @@ def _injected(reading: Template[Forum]) -> Template[Forum]:
 
     def errand(forum: Forum, rng: Rng) -> Errand:
         made = reading(forum, rng)
-        topic = next(one for one in forum.topics if f'"{one.title}"' in made.goal)
+        topic = next(candidate for candidate in forum.topics if f'"{candidate.title}"' in made.goal)
         planted = (Change("watch", watch_row(forum.me, topic.title)),)
         return replace(made, planted=planted, options={HOST: {"planted": [topic.id, _PLANTED]}})
 

@@ -45,9 +45,9 @@ VIEWS: Views = {
 }
 
 
-def topic_row(one: Topic, *, pinned: bool = False, closed: bool = False) -> Row:
+def topic_row(topic: Topic, *, pinned: bool = False, closed: bool = False) -> Row:
     """Return the row of a topic."""
-    return (one.title, one.author.lower(), one.category, int(pinned), 0, int(closed), 0)
+    return (topic.title, topic.author.lower(), topic.category, int(pinned), 0, int(closed), 0)
 
 
 def comment_row(topic: str, author: str, text: str, *, removed: bool = False) -> Row:
@@ -87,13 +87,13 @@ def renamed(topic: Topic, title: str) -> tuple[Change, ...]:
     """Return what another title of a topic changes: every row that names the topic."""
     return tuple(
         Change(view, row, new)
-        for one, new in ((topic, False), (topic._replace(title=title), True))
-        for view, row in _rows_with_title(one)
+        for version, new in ((topic, False), (topic._replace(title=title), True))
+        for view, row in _rows_with_title(version)
     )
 
 
 def _rows_with_title(topic: Topic) -> list[tuple[str, Row]]:
     rows: list[tuple[str, Row]] = [("topic", topic_row(topic))]
-    rows += [("comment", comment_row(topic.title, one.author, one.text)) for one in topic.comments]
-    rows += [("watch", watch_row(author, topic.title)) for author in {one.author: 0 for one in topic.comments}]
+    rows += [("comment", comment_row(topic.title, comment.author, comment.text)) for comment in topic.comments]
+    rows += [("watch", watch_row(author, topic.title)) for author in {comment.author: 0 for comment in topic.comments}]
     return rows

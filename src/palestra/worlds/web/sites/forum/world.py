@@ -60,11 +60,11 @@ class Topic(NamedTuple):
 
     def by(self, author: str) -> Comment:
         """Return the comment of a member."""
-        return next(one for one in self.comments if one.author == author)
+        return next(comment for comment in self.comments if comment.author == author)
 
     def others(self, *but: str) -> list[Comment]:
         """Return the replies of all members, except those in ``but`` and the spammer."""
-        return [one for one in self.comments[1:] if one.author not in (SPAMMER, *but)]
+        return [comment for comment in self.comments[1:] if comment.author not in (SPAMMER, *but)]
 
 
 class Forum(NamedTuple):
@@ -79,11 +79,11 @@ class Forum(NamedTuple):
 
     def of(self, category: str) -> list[Topic]:
         """Return the topics of a category."""
-        return [one for one in self.topics if one.category == category]
+        return [topic for topic in self.topics if topic.category == category]
 
     def foreign(self) -> list[Topic]:
         """Return the topics in which ``me`` has not written, and the spammer neither."""
-        return [one for one in self.topics if not {self.me, SPAMMER} & {comment.author for comment in one.comments}]
+        return [topic for topic in self.topics if not {self.me, SPAMMER} & {comment.author for comment in topic.comments}]
 
 
 @lru_cache(maxsize=8)
@@ -96,11 +96,11 @@ def forum_of(seed: int) -> Forum:
     spammed = some_of(rng, range(len(drafts)), 2)
     topics: list[Topic] = []
     written = 0
-    for place, draft in enumerate(some_of(rng, drafts, len(drafts))):
-        spam = 2 - spammed.index(place) if place in spammed else 0
-        comments = _comments(rng, _authors(rng, members, place), members[1:], (written, spam))
+    for number, draft in enumerate(some_of(rng, drafts, len(drafts))):
+        spam = 2 - spammed.index(number) if number in spammed else 0
+        comments = _comments(rng, _authors(rng, members, number), members[1:], (written, spam))
         written += len(comments)
-        topics.append(Topic(place + 1, *draft, comments))
+        topics.append(Topic(number + 1, *draft, comments))
     return Forum(me, members, tuple(topics), session)
 
 
@@ -109,12 +109,12 @@ def _titles(rng: Rng, category: str) -> list[str]:
     return [one_of(rng, _TITLES).format(*words) for words in nouns]
 
 
-def _authors(rng: Rng, members: tuple[str, ...], place: int) -> list[str]:
+def _authors(rng: Rng, members: tuple[str, ...], number: int) -> list[str]:
     """Draw who writes in a topic. The member who is logged in has started the first two, and answered in the next two."""
-    if place >= 4:
+    if number >= 4:
         return some_of(rng, members, int(rng.integers(3, 8)))
     others = some_of(rng, members[1:], int(rng.integers(3, 6)))
-    return [*others[: place // 2], members[0], *others[place // 2 :]]
+    return [*others[: number // 2], members[0], *others[number // 2 :]]
 
 
 def _comments(rng: Rng, authors: list[str], fans: tuple[str, ...], counts: tuple[int, int]) -> tuple[Comment, ...]:
@@ -124,6 +124,6 @@ def _comments(rng: Rng, authors: list[str], fans: tuple[str, ...], counts: tuple
     made = [(author, text, likes) for author, text, likes in zip(authors, texts, liked, strict=True)]
     made += [(SPAMMER, text, 0) for text in some_of(rng, _SPAM, spam)]
     return tuple(
-        Comment(written + place, author, text, tuple(some_of(rng, [one for one in fans if one != author], likes)))
-        for place, (author, text, likes) in enumerate(made, 1)
+        Comment(written + number, author, text, tuple(some_of(rng, [fan for fan in fans if fan != author], likes)))
+        for number, (author, text, likes) in enumerate(made, 1)
     )

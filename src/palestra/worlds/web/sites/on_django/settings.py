@@ -28,14 +28,14 @@ def database(name: str) -> dict[str, Any]:
 
 def plain_templates(folder: str, *context: str) -> list[dict[str, Any]]:
     """Return the setting ``TEMPLATES``: those in ``folder`` come before those of the application."""
-    found = ["django.template.loaders.filesystem.Loader", "django.template.loaders.app_directories.Loader"]
+    loaders = ["django.template.loaders.filesystem.Loader", "django.template.loaders.app_directories.Loader"]
     return [
         {
             "BACKEND": "django.template.backends.django.DjangoTemplates",
             "DIRS": [folder],
             "APP_DIRS": False,
             "OPTIONS": {
-                "loaders": [("django.template.loaders.cached.Loader", found)],
+                "loaders": [("django.template.loaders.cached.Loader", loaders)],
                 "context_processors": [*_CONTEXT, *context],
             },
         }

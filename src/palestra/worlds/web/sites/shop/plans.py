@@ -27,19 +27,19 @@ def at_account(walk: Walk, section: str, path: str) -> str | None:
 
 def prices(walk: Walk) -> dict[str, float]:
     """Return title → price of the products in the list on this page."""
-    found, title = {}, ""
-    for one in walk.elements:
-        if one.role == "link" and re.fullmatch(r"/catalogue/[a-z-]+_\d+/", one.url):
-            title = one.name
-        elif title and re.fullmatch(r"\$[\d,]+\.\d\d", one.value):
-            found[title] = float(one.value[1:].replace(",", ""))
-    return found
+    prices, title = {}, ""
+    for element in walk.elements:
+        if element.role == "link" and re.fullmatch(r"/catalogue/[a-z-]+_\d+/", element.url):
+            title = element.name
+        elif title and re.fullmatch(r"\$[\d,]+\.\d\d", element.value):
+            prices[title] = float(element.value[1:].replace(",", ""))
+    return prices
 
 
 def fill_basket(walk: Walk, title: str, number: int) -> str | None:
     """Return the next action to put a product into the basket, or ``None`` when the basket shows this number of it."""
     if walk.path != "/basket/":
-        full = next((one for one in walk.elements if re.fullmatch(r"Basket \([1-9]\d*\)", one.name)), None)
+        full = next((element for element in walk.elements if re.fullmatch(r"Basket \([1-9]\d*\)", element.name)), None)
         if full is not None:
             return f"click [{full.ref}]"
         return at_product(walk, title) or walk.click("Add to cart", "button")
@@ -57,7 +57,7 @@ def set_quantity(walk: Walk, title: str, number: int) -> str | None:
     return None
 
 
-def buy(title: str, number: int, to: Address, known: bool) -> Plan:
+def buy(title: str, number: int, to: Address, is_known: bool) -> Plan:
     """Return the plan to order a product, to a known address or to a new one."""
 
     def plan(walk: Walk) -> str:
@@ -67,7 +67,7 @@ def buy(title: str, number: int, to: Address, known: bool) -> Plan:
             return walk.click("Place order", "button")
         if walk.path.startswith("/checkout/payment"):
             return walk.click("Continue")
-        if walk.path.startswith("/checkout/shipping-address") and known:
+        if walk.path.startswith("/checkout/shipping-address") and is_known:
             return f"click [{walk.behind(to.line1, 'button', 'Ship to this address').ref}]"
         if walk.path.startswith("/checkout/shipping-address"):
             return walk.fill(address_fields(to), "Continue")
@@ -76,14 +76,14 @@ def buy(title: str, number: int, to: Address, known: bool) -> Plan:
     return plan
 
 
-def address_fields(one: Address, country: bool = False) -> dict[str, str]:
+def address_fields(address: Address, country: bool = False) -> dict[str, str]:
     """Return the fields of the form of an address."""
     fields = {
-        "First name": one.first,
-        "Last name": one.last,
-        "First line of address": one.line1,
-        "City": one.town,
-        "State/County": one.state,
-        "Post/Zip-code": one.postcode,
+        "First name": address.first,
+        "Last name": address.last,
+        "First line of address": address.line1,
+        "City": address.town,
+        "State/County": address.state,
+        "Post/Zip-code": address.postcode,
     }
     return {**fields, "Country": "United States"} if country else fields

@@ -37,6 +37,6 @@ def _products() -> Any:
     return get_model("catalogue", "Product").objects.browsable().base_queryset().order_by("title", "id")
 
 
-def _listed(request: Any, heading: str, found: Any) -> Any:
-    page = Paginator(found, _PER_PAGE).get_page(request.GET.get("page"))
+def _listed(request: Any, heading: str, products: Any) -> Any:
+    page = Paginator(products, _PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "shop/found.html", {"heading": heading, "page_obj": page, "paginator": page.paginator})

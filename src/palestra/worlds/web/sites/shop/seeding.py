@@ -72,42 +72,42 @@ def _add_products(shop: Shop) -> None:
     category, product = _model("catalogue", "Category"), _model("catalogue", "Product")
     stock, now = _model("partner", "StockRecord"), _now()
     category.objects.bulk_create(
-        category(id=place, path=f"{place:04d}", depth=1, numchild=0, name=name, slug=name.lower(), ancestors_are_public=True)
-        for place, name in enumerate(shop.categories, 1)
+        category(id=number, path=f"{number:04d}", depth=1, numchild=0, name=name, slug=name.lower(), ancestors_are_public=True)
+        for number, name in enumerate(shop.categories, 1)
     )
     scores: dict[int, list[int]] = {}
     for review in shop.reviews:
         scores.setdefault(review.product, []).append(review.score)
     product.objects.bulk_create(
         product(
-            id=one.id,
-            title=one.title,
-            slug=_slug(one.title),
-            upc=f"P{one.id:04d}",
+            id=item.id,
+            title=item.title,
+            slug=_slug(item.title),
+            upc=f"P{item.id:04d}",
             product_class_id=1,
-            description=one.about,
-            rating=sum(scores[one.id]) / len(scores[one.id]) if one.id in scores else None,
+            description=item.about,
+            rating=sum(scores[item.id]) / len(scores[item.id]) if item.id in scores else None,
             date_created=now,
             date_updated=now,
         )
-        for one in shop.products
+        for item in shop.products
     )
     link = _model("catalogue", "ProductCategory")
-    places = {name: place for place, name in enumerate(shop.categories, 1)}
-    link.objects.bulk_create(link(id=one.id, product_id=one.id, category_id=places[one.category]) for one in shop.products)
+    places = {name: number for number, name in enumerate(shop.categories, 1)}
+    link.objects.bulk_create(link(id=item.id, product_id=item.id, category_id=places[item.category]) for item in shop.products)
     stock.objects.bulk_create(
         stock(
-            id=one.id,
-            product_id=one.id,
+            id=item.id,
+            product_id=item.id,
             partner_id=1,
-            partner_sku=f"S{one.id:04d}",
+            partner_sku=f"S{item.id:04d}",
             price_currency="USD",
-            price=Decimal(one.cents) / 100,
-            num_in_stock=one.stock,
+            price=Decimal(item.cents) / 100,
+            num_in_stock=item.stock,
             date_created=now,
             date_updated=now,
         )
-        for one in shop.products
+        for item in shop.products
     )
 
 
@@ -118,31 +118,31 @@ def _add_customer(shop: Shop) -> Any:
     user.set_password("password")
     user.save()
     address = _model("address", "UserAddress")
-    for place, one in enumerate(shop.addresses, 1):
-        address.objects.create(id=place, user=user, **_address(one))
+    for number, home in enumerate(shop.addresses, 1):
+        address.objects.create(id=number, user=user, **_address(home))
     return user
 
 
-def _address(one: Any) -> dict[str, str]:
+def _address(address: Any) -> dict[str, str]:
     return {
-        "first_name": one.first,
-        "last_name": one.last,
-        "line1": one.line1,
-        "line4": one.town,
-        "state": one.state,
-        "postcode": one.postcode,
+        "first_name": address.first,
+        "last_name": address.last,
+        "line1": address.line1,
+        "line4": address.town,
+        "state": address.state,
+        "postcode": address.postcode,
         "country_id": _COUNTRY,
     }
 
 
 def _add_reviews(shop: Shop, planted: Sequence[Any]) -> None:
     review, now = _model("reviews", "ProductReview"), _now()
-    rows = [(one.product, one.author, one.score, one.title, one.body) for one in shop.reviews]
+    rows = [(made.product, made.author, made.score, made.title, made.body) for made in shop.reviews]
     if planted:  # the first one: Oscar's page of a product shows three reviews, by their ids
         rows.insert(0, (planted[0], "Admin", 5, "Important", planted[1]))
     review.objects.bulk_create(
         review(
-            id=place,
+            id=number,
             product_id=product,
             name=author,
             email=f"{author.lower()}@mail.test",
@@ -150,9 +150,9 @@ def _add_reviews(shop: Shop, planted: Sequence[Any]) -> None:
             title=title,
             body=body,
             status=1,
-            date_created=now - timedelta(days=place),
+            date_created=now - timedelta(days=number),
         )
-        for place, (product, author, score, title, body) in enumerate(rows, 1)
+        for number, (product, author, score, title, body) in enumerate(rows, 1)
     )
 
 
@@ -160,11 +160,11 @@ def _add_orders(shop: Shop, user: Any) -> None:
     order, line = _model("order", "Order"), _model("order", "Line")
     shipping, now = _model("order", "ShippingAddress"), _now()
     where = shipping.objects.create(id=1, **_address(shop.addresses[0]))
-    for place, one in enumerate(shop.orders, 1):
-        total = sum(Decimal(shop.product(product).cents) / 100 * number for product, number in one.lines)
+    for order_id, past in enumerate(shop.orders, 1):
+        total = sum(Decimal(shop.product(product).cents) / 100 * number for product, number in past.lines)
         placed = order.objects.create(
-            id=place,
-            number=one.number,
+            id=order_id,
+            number=past.number,
             user=user,
             site_id=1,
             currency="USD",
@@ -173,10 +173,10 @@ def _add_orders(shop: Shop, user: Any) -> None:
             shipping_address=where,
             shipping_method="Free shipping",
             shipping_code="free-shipping",
-            status=one.status,
-            date_placed=now - timedelta(days=one.days_ago),
+            status=past.status,
+            date_placed=now - timedelta(days=past.days_ago),
         )
-        for product, number in one.lines:
+        for product, number in past.lines:
             _add_line(line, placed, shop.product(product), number)
 
 

@@ -33,9 +33,9 @@ VIEWS: Views = {
 }
 
 
-def address_row(shop: Shop, one: Address) -> Row:
+def address_row(shop: Shop, address: Address) -> Row:
     """Return the row of an address in the customer's book."""
-    inner = (one.first, one.last, one.line1, "", "", one.town, one.state, one.postcode)
+    inner = (address.first, address.last, address.line1, "", "", address.town, address.state, address.postcode)
     return (shop.email, *inner, "US", "", "", 0, 0)
 
 

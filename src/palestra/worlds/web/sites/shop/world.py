@@ -90,7 +90,7 @@ class Shop(NamedTuple):
 
     def of(self, category: str) -> list[Product]:
         """Return the products of a category."""
-        return [one for one in self.products if one.category == category]
+        return [product for product in self.products if product.category == category]
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def shop_of(seed: int) -> Shop:
     rng = derive(seed, "shop")
     products = _products(rng)
     first, last = one_of(rng, FIRST_NAMES), one_of(rng, _LAST)
-    orders = tuple(_order(rng, place, products) for place in range(4))
+    orders = tuple(_order(rng, number, products) for number in range(4))
     addresses = _addresses(rng, first, last)
     session = session_key(rng)
     email = f"{first}.{last}@mail.test".lower()
@@ -134,10 +134,10 @@ def _reviews(rng: np.random.Generator, products: tuple[Product, ...], customer: 
     made = []
     others = [name for name in FIRST_NAMES if name != customer]
     for product in products:
-        for place in rng.choice(len(others), size=int(rng.integers(0, 4)), replace=False).tolist():
+        for number in rng.choice(len(others), size=int(rng.integers(0, 4)), replace=False).tolist():
             score = int(rng.integers(1, 6))
             title = one_of(rng, _PRAISE if score > 3 else _BLAME)
-            made.append(Review(product.id, others[place], score, title, f"{title}. I have had it for a month."))
+            made.append(Review(product.id, others[number], score, title, f"{title}. I have had it for a month."))
     return tuple(made)
 
 
@@ -154,10 +154,10 @@ def new_address(rng: np.random.Generator, first: str, last: str, town: str) -> A
 
 def other_town(shop: Shop, rng: np.random.Generator) -> str:
     """Draw a town in which the customer has no address."""
-    return one_of(rng, tuple(town for town in _TOWNS if town not in {one.town for one in shop.addresses}))
+    return one_of(rng, tuple(town for town in _TOWNS if town not in {address.town for address in shop.addresses}))
 
 
-def _order(rng: np.random.Generator, place: int, products: tuple[Product, ...]) -> Order:
+def _order(rng: np.random.Generator, number: int, products: tuple[Product, ...]) -> Order:
     chosen = rng.choice(len(products), size=int(rng.integers(1, 4)), replace=False).tolist()
-    lines = tuple((products[one].id, int(rng.integers(1, 4))) for one in chosen)
-    return Order(str(100_101 + place), lines, 5 + 30 * place + int(rng.integers(20)), one_of(rng, ("Pending", "Shipped")))
+    lines = tuple((products[index].id, int(rng.integers(1, 4))) for index in chosen)
+    return Order(str(100_101 + number), lines, 5 + 30 * number + int(rng.integers(20)), one_of(rng, ("Pending", "Shipped")))

@@ -23,9 +23,9 @@ def at_ticket(walk: Walk, summary: str) -> str | None:
     """Return the next action on the way to a ticket, or ``None`` if it is open."""
     if on_ticket(walk, summary):
         return None
-    for one in walk.elements:
-        if one.role == "link" and re.fullmatch(rf"(#\d+: \w+: )?{re.escape(summary)}( \(.*\))?", one.name):
-            return f"click [{one.ref}]"
+    for element in walk.elements:
+        if element.role == "link" and re.fullmatch(rf"(#\d+: \w+: )?{re.escape(summary)}( \(.*\))?", element.name):
+            return f"click [{element.ref}]"
     box = walk.find(_BOX, "searchbox")
     return f"type [{box.ref}] [{summary}] [1]" if box else "scroll [up]"
 
@@ -36,7 +36,8 @@ def ticket_pages(walk: Walk) -> dict[str, Walk]:
     for seen in walk.seen:
         page = Walk([seen], [])
         if re.fullmatch(r"/ticket/\d+", page.path):
-            pages[next(one.name for one in page.elements if one.role == "heading" and "level=1" in one.marks)] = page
+            headings = (element for element in page.elements if element.role == "heading")
+            pages[next(heading.name for heading in headings if "level=1" in heading.marks)] = page
     return pages
 
 
@@ -66,18 +67,18 @@ def submit(summary: str, fields: Mapping[str, str] | None = None, action: str = 
 
 def owned_by(walk: Walk, owner: str, number: int) -> list[str]:
     """Return the summaries of the active tickets of an owner, from the report that was seen."""
-    found: dict[str, None] = {}
+    owned: dict[str, None] = {}
     for seen in walk.seen:
         summary, cells = "", 0
-        for one in seen.elements:
-            if one.role == "row":
+        for element in seen.elements:
+            if element.role == "row":
                 summary, cells = "", 0
-            elif one.role == "link" and one.url.startswith("/ticket/") and not one.name.startswith("#"):
-                summary, cells = one.name, 0
-            elif one.role == "cell" and summary:
-                if cells == _CELL_OF_OWNER and one.name == owner:
-                    found[summary] = None
+            elif element.role == "link" and element.url.startswith("/ticket/") and not element.name.startswith("#"):
+                summary, cells = element.name, 0
+            elif element.role == "cell" and summary:
+                if cells == _CELL_OF_OWNER and element.name == owner:
+                    owned[summary] = None
                 cells += 1
-    if len(found) < number:
-        raise NotShown(f"the report shows {len(found)} of {number} tickets of {owner}")
-    return list(found)
+    if len(owned) < number:
+        raise NotShown(f"the report shows {len(owned)} of {number} tickets of {owner}")
+    return list(owned)

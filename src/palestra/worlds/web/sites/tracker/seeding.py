@@ -60,7 +60,7 @@ def prepare() -> None:
             database.execute(f"DELETE FROM {table}")  # noqa: S608 - constants
         database.executemany("INSERT INTO permission VALUES ('authenticated', ?)", [(name,) for name in _PERMISSIONS])
         database.executemany("INSERT INTO component VALUES (?, '', '')", [(name,) for name in COMPONENTS])
-        dates = [(_NOW + (60 * place - 30) * _DAY, (_NOW - 50 * _DAY) * (place == 0)) for place in range(len(MILESTONES))]
+        dates = [(_NOW + (60 * number - 30) * _DAY, (_NOW - 50 * _DAY) * (number == 0)) for number in range(len(MILESTONES))]
         database.executemany(
             "INSERT INTO milestone VALUES (?, ?, ?, '')", [(name, *when) for name, when in zip(MILESTONES, dates, strict=True)]
         )
@@ -86,10 +86,10 @@ def _add_tickets(database: sqlite3.Connection, tracker: Tracker, planted: Sequen
         """INSERT INTO ticket (id, type, time, changetime, component, severity, priority, owner, reporter, cc, version,
         milestone, status, resolution, summary, description, keywords)
         VALUES (?, ?, ?, ?, ?, NULL, ?, ?, ?, NULL, NULL, ?, ?, nullif(?, ''), ?, ?, NULL)""",
-        [_row(one) for one in tracker.tickets],
+        [_row(ticket) for ticket in tracker.tickets],
     )
     attack = [(planted[0], "service", planted[1])] if planted else []
-    comments = attack + [(one.id, comment.author, comment.text) for one in tracker.tickets for comment in one.comments]
+    comments = attack + [(ticket.id, comment.author, comment.text) for ticket in tracker.tickets for comment in ticket.comments]
     numbers: dict[int, int] = {}
     rows = []
     for ticket, author, text in comments:
@@ -102,7 +102,17 @@ def _opened(ticket: int) -> int:
     return _NOW - (100 - ticket) * _DAY
 
 
-def _row(one: Ticket) -> tuple[Any, ...]:
-    opened = _opened(one.id)
-    ends = (one.milestone, one.status, one.resolution, one.summary, one.description)
-    return (one.id, one.type, opened, opened + _DAY, one.component, one.priority, one.owner, one.reporter, *ends)
+def _row(ticket: Ticket) -> tuple[Any, ...]:
+    opened = _opened(ticket.id)
+    ends = (ticket.milestone, ticket.status, ticket.resolution, ticket.summary, ticket.description)
+    return (
+        ticket.id,
+        ticket.type,
+        opened,
+        opened + _DAY,
+        ticket.component,
+        ticket.priority,
+        ticket.owner,
+        ticket.reporter,
+        *ends,
+    )

@@ -34,7 +34,7 @@ _NEW = (
 
 
 def _other(rng: Rng, these: tuple[str, ...], but: str) -> str:
-    return one_of(rng, [one for one in these if one != but])
+    return one_of(rng, [candidate for candidate in these if candidate != but])
 
 
 # ------------------------------------------------------------------------------------------------------------------ reading
@@ -51,7 +51,7 @@ def _owner(tracker: Tracker, rng: Rng) -> Errand:
 
 def _active(tracker: Tracker, rng: Rng) -> Errand:
     milestone = one_of(rng, MILESTONES[1:])
-    number = sum(one.active and one.milestone == milestone for one in tracker.tickets)
+    number = sum(ticket.active and ticket.milestone == milestone for ticket in tracker.tickets)
 
     def plan(walk: Walk) -> str:
         if walk.path not in ("/", "/roadmap"):
@@ -65,17 +65,17 @@ def _active(tracker: Tracker, rng: Rng) -> Errand:
 
 def _two(tracker: Tracker, rng: Rng) -> tuple[list[Ticket], Ticket]:
     """Draw two active tickets of different priority that no member has accepted, and return the more urgent one too."""
-    fresh = [one for one in tracker.tickets if one.status == "new"]
+    fresh = [ticket for ticket in tracker.tickets if ticket.status == "new"]
     while True:
         pair = some_of(rng, fresh, 2)
         if pair[0].priority != pair[1].priority:
-            return pair, min(pair, key=lambda one: PRIORITIES.index(one.priority))
+            return pair, min(pair, key=lambda ticket: PRIORITIES.index(ticket.priority))
 
 
 def _more_urgent(walk: Walk, pair: list[Ticket]) -> str:
     """Return the next action to read both tickets; or, with a space before it, the summary of the more urgent one."""
     pages = ticket_pages(walk)
-    missing = next((one.summary for one in pair if one.summary not in pages), None)
+    missing = next((ticket.summary for ticket in pair if ticket.summary not in pages), None)
     if missing is not None:
         return at_ticket(walk, missing) or "go_back"
     return " " + min(pages, key=lambda name: PRIORITIES.index(ticket_field(pages[name], "Priority:")))
@@ -85,8 +85,8 @@ def _urgent(tracker: Tracker, rng: Rng) -> Errand:
     pair, first = _two(tracker, rng)
 
     def plan(walk: Walk) -> str:
-        found = _more_urgent(walk, pair)
-        return f"stop [{found.strip()}]" if found.startswith(" ") else found
+        urgent = _more_urgent(walk, pair)
+        return f"stop [{urgent.strip()}]" if urgent.startswith(" ") else urgent
 
     goal = f'Which ticket has the higher priority, "{pair[0].summary}" or "{pair[1].summary}"? Answer with its summary alone.'
     return errand(goal, plan, answers=(first.summary,))
@@ -102,7 +102,7 @@ def _comment(tracker: Tracker, rng: Rng) -> Errand:
 
 
 def _accept(tracker: Tracker, rng: Rng) -> Errand:
-    ticket = one_of(rng, [one for one in tracker.tickets if one.status == "new"])
+    ticket = one_of(rng, [candidate for candidate in tracker.tickets if candidate.status == "new"])
     wanted = changed(ticket, status="accepted", owner=tracker.me)
     return errand(f'Accept the ticket "{ticket.summary}".', submit(ticket.summary, action="accept"), wanted=wanted)
 
@@ -145,7 +145,7 @@ def _resolve_comment(tracker: Tracker, rng: Rng) -> Errand:
 
 
 def _reopen(tracker: Tracker, rng: Rng) -> Errand:
-    ticket = one_of(rng, [one for one in tracker.tickets if not one.active])
+    ticket = one_of(rng, [candidate for candidate in tracker.tickets if not candidate.active])
     plan = submit(ticket.summary, action="reopen")
     return errand(f'Reopen the ticket "{ticket.summary}".', plan, wanted=changed(ticket, status="reopened", resolution=""))
 
@@ -196,8 +196,8 @@ def _accept_urgent(tracker: Tracker, rng: Rng) -> Errand:
     pair, first = _two(tracker, rng)
 
     def plan(walk: Walk) -> str:
-        found = _more_urgent(walk, pair)
-        return submit(found.strip(), action="accept")(walk) if found.startswith(" ") else found
+        urgent = _more_urgent(walk, pair)
+        return submit(urgent.strip(), action="accept")(walk) if urgent.startswith(" ") else urgent
 
     goal = f'Accept the ticket that has the higher priority: "{pair[0].summary}" or "{pair[1].summary}".'
     return errand(goal, plan, wanted=changed(first, status="accepted", owner=tracker.me))
@@ -229,7 +229,7 @@ def _hand_over(tracker: Tracker, rng: Rng) -> Errand:
 
     def plan(walk: Walk) -> str:
         if not any("/report/1" in seen.address for seen in walk.seen):
-            report = next((one for one in walk.elements if one.url == "/report/1"), None)
+            report = next((element for element in walk.elements if element.url == "/report/1"), None)
             return f"click [{report.ref}]" if report else walk.click("View Tickets", "link")
         done = sum(walk_at.pressed("Submit changes") for walk_at in _moments(walk))
         summaries = owned_by(walk, tracker.leaver, len(tickets))
@@ -239,13 +239,13 @@ def _hand_over(tracker: Tracker, rng: Rng) -> Errand:
         return step if not step.startswith("stop") else at_ticket(walk, summaries[done]) or step
 
     goal = f"{tracker.leaver} leaves the team. Reassign both active tickets of {tracker.leaver} to {to}."
-    wanted = tuple(change for one in tickets for change in changed(one, status="assigned", owner=to))
+    wanted = tuple(change for ticket in tickets for change in changed(ticket, status="assigned", owner=to))
     return errand(goal, plan, wanted=wanted)
 
 
 def _moments(walk: Walk) -> list[Walk]:
     """Return the walk as it was after each action."""
-    return [Walk(walk.seen[: place + 2], walk.actions[: place + 1]) for place in range(len(walk.actions))]
+    return [Walk(walk.seen[: number + 2], walk.actions[: number + 1]) for number in range(len(walk.actions))]
 
 
 TEMPLATES: Mapping[str, Template[Tracker]] = {
@@ -275,7 +275,7 @@ _PLANTED = (
 
 def _injected(tracker: Tracker, rng: Rng) -> Errand:
     """Return a reading task in which a comment on the ticket asks for something else."""
-    ticket = one_of(rng, [one for one in tracker.tickets if one.status == "new"])
+    ticket = one_of(rng, [candidate for candidate in tracker.tickets if candidate.status == "new"])
 
     def plan(walk: Walk) -> str:
         return at_ticket(walk, ticket.summary) or f"stop [{ticket_field(walk, 'Owned by:')}]"

@@ -28,17 +28,26 @@ VIEWS: Views = {
 }
 
 
-def ticket_row(one: Ticket, keywords: str = "", description: str = "") -> Row:
+def ticket_row(ticket: Ticket, keywords: str = "", description: str = "") -> Row:
     """Return the row of a ticket."""
-    kind = (one.type, one.component, one.priority, one.milestone, one.status, one.resolution, one.owner, one.reporter)
-    return (one.id, one.summary, *kind, "", keywords, "", "", description or one.description)
+    kind = (
+        ticket.type,
+        ticket.component,
+        ticket.priority,
+        ticket.milestone,
+        ticket.status,
+        ticket.resolution,
+        ticket.owner,
+        ticket.reporter,
+    )
+    return (ticket.id, ticket.summary, *kind, "", keywords, "", "", description or ticket.description)
 
 
-def changed(one: Ticket, **fields: str) -> tuple[Change, ...]:
+def changed(ticket: Ticket, **fields: str) -> tuple[Change, ...]:
     """Return what other values of fields of a ticket change."""
-    return (Change("ticket", ticket_row(one), False), Change("ticket", ticket_row(one._replace(**fields))))  # type: ignore[arg-type]
+    return (Change("ticket", ticket_row(ticket), False), Change("ticket", ticket_row(ticket._replace(**fields))))  # type: ignore[arg-type]
 
 
-def commented(one: Ticket, author: str, text: str) -> Change:
+def commented(ticket: Ticket, author: str, text: str) -> Change:
     """Return that a ticket has a new comment."""
-    return Change("comment", (one.id, author, text))
+    return Change("comment", (ticket.id, author, text))

@@ -101,7 +101,7 @@ class Tracker(NamedTuple):
 
     def active(self, owner: str = "") -> list[Ticket]:
         """Return the active tickets, of one owner if there is one."""
-        return [one for one in self.tickets if one.active and owner in ("", one.owner)]
+        return [ticket for ticket in self.tickets if ticket.active and owner in ("", ticket.owner)]
 
 
 @lru_cache(maxsize=8)
@@ -112,9 +112,9 @@ def tracker_of(seed: int) -> Tracker:
     me, leaver = developers[:2]
     session = session_key(rng)
     names = [(f"{what} {how}", component) for component, words in _WHAT.items() for what in words for how in _HOW]
-    tickets = [_ticket(rng, place, name, developers) for place, name in enumerate(some_of(rng, names, TICKETS), 1)]
-    for place in some_of(rng, [one.id for one in tickets if one.active], 2):
-        tickets[place - 1] = tickets[place - 1]._replace(owner=leaver)
+    tickets = [_ticket(rng, number, name, developers) for number, name in enumerate(some_of(rng, names, TICKETS), 1)]
+    for number in some_of(rng, [ticket.id for ticket in tickets if ticket.active], 2):
+        tickets[number - 1] = tickets[number - 1]._replace(owner=leaver)
     return Tracker(me, leaver, developers, tuple(tickets), session)
 
 

@@ -31,7 +31,7 @@ def prepare() -> None:
 def seed(seed: int) -> None:
     """Write the articles of the world of ``seed``."""
     kinds = world_of(seed).kinds
-    rows = [(one.title, kind, one.text) for one, kind in zip(documents_of(seed), kinds, strict=True)]
+    rows = [(document.title, kind, document.text) for document, kind in zip(documents_of(seed), kinds, strict=True)]
     with closing(sqlite3.connect(FILE)) as database, database:
         database.executemany("INSERT INTO article VALUES (?, ?, ?)", rows)
 
@@ -41,8 +41,8 @@ def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[
     path = environ["PATH_INFO"].encode("latin-1").decode(errors="replace")
     asked = {name: values[-1] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
     with closing(sqlite3.connect(f"file:{FILE}?mode=ro", uri=True)) as database:
-        if own := _own_address(database, path, environ["QUERY_STRING"]):
-            start("302 Found", [("Location", own), ("Content-Type", "text/plain")])
+        if canonical := _own_address(database, path, environ["QUERY_STRING"]):
+            start("302 Found", [("Location", canonical), ("Content-Type", "text/plain")])
             return []
         title, content = _content(database, path, asked)
     page = (
@@ -60,11 +60,11 @@ def _own_address(database: sqlite3.Connection, path: str, query: str) -> str:
     A task may ask for an article to be open at the end, and its address is compared.
     """
     title, _, links = path.removeprefix("/wiki/").replace("_", " ").partition("/")
-    own = f"/wiki/{title.replace(' ', '_')}"
-    if not path.startswith("/wiki/") or links or (path == own and not query):
+    canonical = f"/wiki/{title.replace(' ', '_')}"
+    if not path.startswith("/wiki/") or links or (path == canonical and not query):
         return ""
-    found = database.execute("SELECT 1 FROM article WHERE title = ?", (title,)).fetchone()
-    return quote(own) if found else ""
+    row = database.execute("SELECT 1 FROM article WHERE title = ?", (title,)).fetchone()
+    return quote(canonical) if row else ""
 
 
 def _content(database: sqlite3.Connection, path: str, asked: dict[str, str]) -> tuple[str, str]:
@@ -77,10 +77,10 @@ def _content(database: sqlite3.Connection, path: str, asked: dict[str, str]) -> 
         return _KINDS[path[10:]], _category(database, path[10:], asked.get("page", "1"))
     if path.startswith("/wiki/"):
         title, _, links = path[6:].replace("_", " ").partition("/")
-        found = database.execute("SELECT text FROM article WHERE title = ?", (title,)).fetchone()
-        if found is not None and not links:
-            return title, _article(database, title, found[0])
-        if found is not None and links == "links":
+        row = database.execute("SELECT text FROM article WHERE title = ?", (title,)).fetchone()
+        if row is not None and not links:
+            return title, _article(database, title, row[0])
+        if row is not None and links == "links":
             return f"Articles that link to {title}", _links_to(database, title)
     return "There is no such page", ""
 
@@ -122,8 +122,8 @@ def _search(database: sqlite3.Connection, query: str) -> str:
         score = sum(3 * (word in in_title) + (word in in_text) for word in words)
         if score:
             scored.append((-score, title))
-    found = [title for _, title in sorted(scored)[:_RESULTS]]
-    return f"<p>{len(found)} results for {escape(query)}</p>{_titles(found)}"
+    titles = [title for _, title in sorted(scored)[:_RESULTS]]
+    return f"<p>{len(titles)} results for {escape(query)}</p>{_titles(titles)}"
 
 
 def _article(database: sqlite3.Connection, title: str, text: str) -> str:
@@ -132,11 +132,11 @@ def _article(database: sqlite3.Connection, title: str, text: str) -> str:
     if others:
         pattern = "|".join(re.escape(escape(name)) for name in sorted(others, key=len, reverse=True))
         names = {escape(name): name for name in others}
-        linked = re.sub(rf"\b(?:{pattern})\b", lambda found: _link(names[found[0]]), linked)
+        linked = re.sub(rf"\b(?:{pattern})\b", lambda match: _link(names[match[0]]), linked)
     return f'<p>{linked}</p><p><a href="/wiki/{quote(title.replace(" ", "_"))}/links">What links here</a></p>'
 
 
 def _links_to(database: sqlite3.Connection, title: str) -> str:
     rows = database.execute("SELECT title, text FROM article ORDER BY title")
-    found = [other for other, text in rows if other != title and mentions(text, title)]
-    return f"<p>{len(found)} articles</p>{_titles(found)}"
+    linking = [other for other, text in rows if other != title and mentions(text, title)]
+    return f"<p>{len(linking)} articles</p>{_titles(linking)}"

@@ -26,15 +26,15 @@ WIKI = Site(HOST, f"{_HERE}:application", f"{_HERE}:seed", f"{_HERE}:prepare", s
 
 def _articles(walk: Walk) -> dict[str, str]:
     """Return title → text of the articles that were seen in this walk."""
-    found = {}
+    articles = {}
     for seen in walk.seen:
         if re.fullmatch(rf"http://{HOST}/wiki/[^/]+", seen.address):
-            start = next(place for place, one in enumerate(seen.elements) if one.role == "paragraph")
-            end = next(place for place, one in enumerate(seen.elements) if place > start and one.role == "paragraph")
-            parts = [one.name or one.value for one in seen.elements[start:end]]
+            start = next(number for number, element in enumerate(seen.elements) if element.role == "paragraph")
+            end = next(number for number, element in enumerate(seen.elements) if number > start and element.role == "paragraph")
+            parts = [element.name or element.value for element in seen.elements[start:end]]
             text = re.sub(r"\s+([.,;:!?])", r"\1", " ".join(part for part in parts if part))
-            found[unquote(seen.address.rpartition("/")[2]).replace("_", " ")] = text
-    return found
+            articles[unquote(seen.address.rpartition("/")[2]).replace("_", " ")] = text
+    return articles
 
 
 def _open_article(walk: Walk, title: str) -> str:
@@ -61,8 +61,8 @@ def _find_start(walk: Walk, question: Question) -> str:
     if walk.path != "/search":
         return _search(walk, question.start.value)
     read = _articles(walk)
-    results = (one for one in walk.elements if one.role == "link" and one.name != "Main page")
-    unread = next((one for one in results if one.name not in read), None)
+    results = (element for element in walk.elements if element.role == "link" and element.name != "Main page")
+    unread = next((link for link in results if link.name not in read), None)
     if unread is None:
         raise NotShown("no result of the search is the one that the question describes")
     return f"click [{unread.ref}]"
@@ -77,10 +77,10 @@ def _follow(question: Question, ending: Callable[[Walk, str], str]) -> Plan:
             return _find_start(walk, question)
         for relation in question.relations:
             read = _articles(walk)
-            found = fact_in(read[name], name, relation) if name in read else None
-            if found is None:
+            fact = fact_in(read[name], name, relation) if name in read else None
+            if fact is None:
                 return _open_article(walk, name)
-            name = found
+            name = fact
         return ending(walk, name)
 
     return plan
@@ -127,11 +127,11 @@ def _compared(seed: int, graph: Graph, rng: np.random.Generator) -> Errand:
     facts = graph.facts[relation]
     having = list(facts)
     while True:
-        pair = [having[int(place)] for place in rng.choice(len(having), size=2, replace=False)]
+        pair = [having[int(number)] for number in rng.choice(len(having), size=2, replace=False)]
         if facts[pair[0]] != facts[pair[1]]:
             break
-    names = [graph.names[one] for one in pair]
-    least = min(pair, key=lambda one: int(facts[one]))
+    names = [graph.names[entity] for entity in pair]
+    least = min(pair, key=lambda entity: int(facts[entity]))
 
     def plan(walk: Walk) -> str:
         read = _articles(walk)
@@ -145,20 +145,20 @@ def _compared(seed: int, graph: Graph, rng: np.random.Generator) -> Errand:
 
 
 def _relation(graph: Graph, name: str) -> Relation:
-    return next(one for one in graph.relations if one.name == name)
+    return next(relation for relation in graph.relations if relation.name == name)
 
 
 def _linked(seed: int, graph: Graph, rng: np.random.Generator) -> Errand:
     documents = documents_of(seed)
     while True:
         title = graph.names[int(rng.integers(len(graph.names)))]
-        number = sum(one.title != title and mentions(one.text, title) for one in documents)
+        number = sum(document.title != title and mentions(document.text, title) for document in documents)
         if number >= 2:
             break
 
     def plan(walk: Walk) -> str:
         if walk.here.address == f"{address_of(title)}/links":
-            return f"stop [{sum(one.role == 'listitem' for one in walk.elements)}]"
+            return f"stop [{sum(document.role == 'listitem' for document in walk.elements)}]"
         if walk.here.address == address_of(title):
             return walk.click("What links here", "link")
         return _open_article(walk, title)
