@@ -24,7 +24,7 @@ from tests.tools.fuzzing import fuzz  # noqa: E402
 from tests.tools.many_episodes import episodes  # noqa: E402
 
 from palestra.sandbox import Bubblewrap, Limits, Program  # noqa: E402
-from palestra.sandbox.profile import Profile  # noqa: E402
+from palestra.sandbox.profile import BoxProfile  # noqa: E402
 from palestra.sandbox.seccomp import filter_program  # noqa: E402
 
 CODE = "print(sum(range(1000)))"
@@ -38,7 +38,7 @@ def _bare_command(filter_file: str) -> list[str]:
     limits = "ulimit -v 1048576; ulimit -t 5; ulimit -f 32768; ulimit -n 64; ulimit -c 0"
     drop = "setpriv --reuid 1950000000 --regid 1950000000 --clear-groups " if os.geteuid() == 0 else ""
     script = f'{limits}; exec {drop}"$@" 4<{filter_file}'
-    profile = Profile(limits=Limits())
+    profile = BoxProfile(limits=Limits())
     return ["/bin/sh", "-c", script, "sh", *profile.bubblewrap(), "/usr/bin/python3", "-I", "-S", "-c", CODE]
 
 

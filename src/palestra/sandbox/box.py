@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from palestra.errors import InfrastructureError
 from palestra.sandbox.contract import KilledBy, Limits, Outcome, ResourceUsage
 from palestra.sandbox.jobs import pack_frame
-from palestra.sandbox.profile import Profile, explained
+from palestra.sandbox.profile import BoxProfile, explained
 
 __all__ = ["Box", "Exit", "machine_failures"]
 
@@ -120,7 +120,7 @@ def _remedy(error: OSError) -> str:
 class LauncherOrders(Protocol):
     """What a box needs from the pool that it belongs to."""
 
-    profile: Profile
+    profile: BoxProfile
     bootstrap: bytes
 
     def order(self, order: bytes, number: int, seconds: float = 0.0, fds: list[int] | None = None) -> None:

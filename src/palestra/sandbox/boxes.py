@@ -22,9 +22,9 @@ from palestra.errors import InfrastructureError
 from palestra.sandbox.box import Box, Exit, machine_failures
 from palestra.sandbox.contract import KilledBy
 from palestra.sandbox.launcher import MODULES, NOT_STARTED, ORDER, REPORT
-from palestra.sandbox.profile import Profile
+from palestra.sandbox.profile import BoxProfile
 
-__all__ = ["BoxPool", "LauncherPool", "Settings"]
+__all__ = ["BoxPool", "LauncherPool", "PoolProfile"]
 
 _LAUNCHER_DIED = "the launcher of the boxes died"
 _ROOM_SECONDS = 60.0
@@ -40,7 +40,7 @@ module.main()
 """
 
 
-class Settings(Protocol):
+class PoolProfile(Protocol):
     """What a pool needs to know about its boxes."""
 
     @property
@@ -76,7 +76,7 @@ class Started(Protocol):
         ...
 
 
-P = TypeVar("P", bound=Settings)
+P = TypeVar("P", bound=PoolProfile)
 B = TypeVar("B", bound=Started)
 
 
@@ -294,10 +294,10 @@ class LauncherPool(ABC, Generic[P, B]):
             self._wake()
 
 
-class BoxPool(LauncherPool[Profile, Box]):
+class BoxPool(LauncherPool[BoxProfile, Box]):
     """The boxes of jobs and interpreters."""
 
-    def __init__(self, profile: Profile, warm: int) -> None:
+    def __init__(self, profile: BoxProfile, warm: int) -> None:
         self.bootstrap = profile.bootstrap()
         super().__init__(profile, warm)
 

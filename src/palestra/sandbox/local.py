@@ -26,7 +26,7 @@ from palestra.sandbox.contract import (
 )
 from palestra.sandbox.files import fetch_file
 from palestra.sandbox.jobs import file_fields, job_of, pack_fields
-from palestra.sandbox.profile import Profile
+from palestra.sandbox.profile import BoxProfile
 
 __all__ = ["Bubblewrap", "Unboxed"]
 
@@ -36,7 +36,7 @@ _ANSWER_LIMIT = 2**24 + 1
 class _Local(Sandbox):
     """A provider whose boxes are processes of this machine."""
 
-    def __init__(self, profile: Profile, *, warm: int, concurrency: int | None) -> None:
+    def __init__(self, profile: BoxProfile, *, warm: int, concurrency: int | None) -> None:
         cores = os.cpu_count() or 1
         self.limits = profile.limits
         self._pool = BoxPool(profile, warm)
@@ -90,7 +90,7 @@ class Bubblewrap(_Local):
         concurrency: int | None = None,
     ) -> None:
         super().__init__(
-            Profile(limits=limits or Limits(), python=python, packages=tuple(packages)), warm=warm, concurrency=concurrency
+            BoxProfile(limits=limits or Limits(), python=python, packages=tuple(packages)), warm=warm, concurrency=concurrency
         )
 
 
@@ -101,7 +101,7 @@ class Unboxed(_Local):
 
     def __init__(self, limits: Limits | None = None, *, python: str = "/usr/bin/python3", warm: int = 0) -> None:
         warnings.warn("the unboxed sandbox runs code with your own rights: do not run model-written code in it", stacklevel=2)
-        super().__init__(Profile(limits=limits or Limits(), python=python, boxed=False), warm=warm, concurrency=None)
+        super().__init__(BoxProfile(limits=limits or Limits(), python=python, boxed=False), warm=warm, concurrency=None)
 
 
 class _OpenBox:

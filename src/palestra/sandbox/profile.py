@@ -19,7 +19,7 @@ from palestra.sandbox.cgroups import memory_hierarchy
 from palestra.sandbox.contract import Limits
 from palestra.sandbox.seccomp import filter_program
 
-__all__ = ["Profile", "explained", "first_uid", "links_into_usr", "require_boxes", "sources"]
+__all__ = ["BoxProfile", "explained", "first_uid", "links_into_usr", "require_boxes", "sources"]
 
 _FIRST_UID = 1_900_000_000
 """First uid of boxes started by root, above the uids of people, services and containers."""
@@ -75,7 +75,7 @@ def explained(words: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profile:
+class BoxProfile:
     """Everything that all boxes of a provider share."""
 
     limits: Limits
@@ -168,7 +168,7 @@ def require_boxes(limits: Limits, python: str = "/usr/bin/python3") -> None:
     """
     if (limits, python) in _proven:
         return
-    profile = Profile(limits=limits, python=python)
+    profile = BoxProfile(limits=limits, python=python)
     profile.launcher_config()
     program, _, _, *walls = profile.bubblewrap()  # without the filter, which needs a descriptor
     drop: dict[str, Any] = {"user": first_uid(), "group": first_uid(), "extra_groups": []} if first_uid() else {}

@@ -7,7 +7,7 @@ import pytest
 from palestra.registry import list_envs, spec
 from palestra.worlds.science.gold import follow, read_gold, shipped_paths
 from palestra.worlds.science.panels import panel_games
-from palestra.worlds.science.simulator import NOT_UNDERSTOOD, Answer, Simulator
+from palestra.worlds.science.simulator import NOT_UNDERSTOOD, Reaction, Simulator
 from palestra.worlds.science.tasks import AGENTGYM, SPLITS, TASKS, Game, games_of
 
 
@@ -55,14 +55,14 @@ class SlowGarden:
     def begin(self, game: Game, simplifications: str) -> tuple[str, str]:
         return "Grow a fruit.", "a garden"
 
-    def take(self, action: str) -> Answer:
+    def take(self, action: str) -> Reaction:
         self.taken.append(action)
         if action == "dance":
-            return Answer(NOT_UNDERSTOOD, 10, False)
+            return Reaction(NOT_UNDERSTOOD, 10, False)
         if action != "focus on fruit":
-            return Answer("", 10, False)
+            return Reaction("", 10, False)
         ripe = self.taken.count("wait1") >= self.ripe_after
-        return Answer("You focus on the fruit.", 100, True) if ripe else Answer(NOT_UNDERSTOOD, 10, False)
+        return Reaction("You focus on the fruit.", 100, True) if ripe else Reaction(NOT_UNDERSTOOD, 10, False)
 
 
 @pytest.mark.parametrize(

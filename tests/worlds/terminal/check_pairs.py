@@ -3,7 +3,7 @@
 ``FINDINGS`` were once judged wrongly; ``PAGE`` was written from docs/reference/equality.md alone.
 """
 
-from palestra.worlds.terminal.grading import Crontab, Lines, Prints, Settings, Text, Value
+from palestra.worlds.terminal.grading import Crontab, ExactText, Lines, Prints, Settings, Value
 
 MOST = 4 * 2**20
 Row = tuple[object, str | bytes | None]
@@ -70,7 +70,7 @@ WRONG_FROM_FINDINGS: list[Row] = [
     (_value({"n": 1}), '{"n": ' + "1" * 5000 + "}"),
     (_value({"n": 1}), "[" * 200_000),
     (_value({"n": 1}), '{"n":1}' + " " * MOST + "GARBAGE"),
-    (Text("f", "a" * MOST), "a" * MOST + "b"),
+    (ExactText("f", "a" * MOST), "a" * MOST + "b"),
     (_lines("a"), "a" + "\n" * MOST + "JUNK"),
     (_lines("a"), "\na"),
     (_lines("a"), "a\0"),
@@ -128,9 +128,9 @@ RIGHT_FROM_PAGE: list[Row] = [
     (_lines("a"), "a" + "\n" * (MOST - 1)),
     (_lines("é"), "é\n"),
     (_lines(" a"), " a\n"),
-    (Text("f", "a\n"), "a\n"),
-    (Text("f", ""), ""),
-    (Text("f", "a" * MOST), "a" * MOST),
+    (ExactText("f", "a\n"), "a\n"),
+    (ExactText("f", ""), ""),
+    (ExactText("f", "a" * MOST), "a" * MOST),
     (_value(None), "null"),
     (_value(None), " null\n"),
     (_value(True), "true"),
@@ -235,11 +235,11 @@ WRONG_FROM_PAGE: list[Row] = [
     (_lines(""), None),
     (_lines("a"), b"a\n\xff"),
     (_lines("a"), "a" + "\n" * MOST),
-    (Text("f", "a\n"), "a"),
-    (Text("f", "a\n"), "a\r\n"),
-    (Text("f", ""), None),
-    (Text("f", ""), "\n"),
-    (Text("f", "a" * MOST), "a" * (MOST + 1)),
+    (ExactText("f", "a\n"), "a"),
+    (ExactText("f", "a\n"), "a\r\n"),
+    (ExactText("f", ""), None),
+    (ExactText("f", ""), "\n"),
+    (ExactText("f", "a" * MOST), "a" * (MOST + 1)),
     (_value(None), ""),
     (_value(None), "false"),
     (_value(None), "NaN"),

@@ -38,7 +38,7 @@ def fetched(path: bytes) -> bytes:
         os.close(folder)
 
 
-class Program:
+class ChildProgram:
     """The job of this container. ``mark`` stands before each of its own answers on standard output."""
 
     def __init__(self, mark: bytes) -> None:
@@ -130,7 +130,7 @@ def run_cell(source: bytes, names: "dict[str, Any]") -> bytes:
 def main(ready: bytes, mark: bytes) -> None:
     """Say that the container is ready, wait for the job and do it."""
     vars(builtins).update(exit=sys.exit, quit=sys.exit)
-    program = Program(mark)
+    program = ChildProgram(mark)
     sys.path[0] = os.getcwd()
     os.write(1, ready)
     job = read_frame(CONTROL)

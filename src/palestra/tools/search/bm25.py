@@ -26,7 +26,7 @@ from palestra.foundation.encoding import clean_text
 from palestra.foundation.installation import how_to_install
 from palestra.tools.search.building import built_beside
 from palestra.tools.search.documents import Document, Hit
-from palestra.tools.search.parts import Part
+from palestra.tools.search.parts import IndexPart
 from palestra.tools.search.writing import PartWriter
 
 __all__ = ["Bm25Index", "bm25_format", "build_index"]
@@ -140,7 +140,7 @@ class Bm25Index:
         self.source = f"sha256:{manifest.sha256}"
         """The content hash of the corpus, in its order."""
         try:
-            self._parts = [Part(inside / _part(number)) for number in range(manifest.parts)]
+            self._parts = [IndexPart(inside / _part(number)) for number in range(manifest.parts)]
         except UsageError:
             raise
         except (OSError, EOFError, ValueError, IndexError) as error:

@@ -24,7 +24,7 @@ from palestra.durable import Inside
 from palestra.errors import SchemaError
 from palestra.tools.search.documents import Document
 
-__all__ = ["Part", "Scored"]
+__all__ = ["IndexPart", "Scored"]
 
 _MOST_BYTES = 64 * 2**20
 """Memory for the arrays of a part. All are dropped when it is used up."""
@@ -70,7 +70,7 @@ class _Column(NamedTuple):
         return _OVERHEAD + self.scores.nbytes + (0 if self.numbers is None else self.numbers.nbytes)
 
 
-class Part:
+class IndexPart:
     """A part, open for reading.
 
     Args:

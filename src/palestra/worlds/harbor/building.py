@@ -20,7 +20,7 @@ from palestra.sandbox.layers import SAVED, NewFile, files_of
 from palestra.sandbox.roots import Root, RootCache, drafted
 from palestra.sandbox.shell import Shell, Shells
 from palestra.worlds.harbor.classes import is_root, recipe_of
-from palestra.worlds.harbor.dockerfile import Copy, Folder, Recipe, Run
+from palestra.worlds.harbor.dockerfile import Copy, Folder, ImageRecipe, Run
 from palestra.worlds.harbor.schema import Environment
 from palestra.worlds.harbor.task import tree_digest
 from palestra.worlds.harbor.users import account_of
@@ -79,7 +79,7 @@ async def build(
     return Built(root.path, folder / SAVED, variables, f"/{workdir.strip('/')}", users, recipe.user if users else "")
 
 
-async def _build(shell: Shell, context: Path, recipe: Recipe, seconds: float) -> None:
+async def _build(shell: Shell, context: Path, recipe: ImageRecipe, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             for step in recipe.steps:

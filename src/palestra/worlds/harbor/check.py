@@ -24,14 +24,14 @@ from palestra.worlds.harbor.players import nop
 from palestra.worlds.harbor.reading import read_task
 from palestra.worlds.harbor.task import HarborTask, files_below, tree_digest
 
-__all__ = ["CheckSettings", "Finding", "TaskReport", "check_tasks"]
+__all__ = ["CheckSettings", "TaskFinding", "TaskReport", "check_tasks"]
 
 _HACK_SECONDS = 2.0
 """Seconds that an attack takes at most before the agent submits."""
 _MOST_TURNS = 100
 
 
-class Finding(msgspec.Struct, frozen=True):
+class TaskFinding(msgspec.Struct, frozen=True):
     """One result of a check."""
 
     check: str
@@ -58,7 +58,7 @@ class TaskReport(msgspec.Struct, kw_only=True):
     """The class: 1 box, 2 prepared, 3 docker; 0 if the folder cannot be read."""
     oracle: float | None = None
     nop: float | None = None
-    findings: list[Finding] = []
+    findings: list[TaskFinding] = []
     seconds: float = 0.0
     megabytes: float = 0.0
 
@@ -69,7 +69,7 @@ class TaskReport(msgspec.Struct, kw_only=True):
 
     def add(self, check: str, right: bool, detail: str = "") -> None:
         """Record a check that has passed, or failed for the reason ``detail``."""
-        self.findings.append(Finding(check, "ok" if right else "fail", "" if right else detail))
+        self.findings.append(TaskFinding(check, "ok" if right else "fail", "" if right else detail))
 
 
 async def check_tasks(
@@ -131,7 +131,7 @@ class _Checked:
                 self.report.add("schema", False, line.removeprefix(f"{self.folder.name}: "))
             return
         self.report.add("schema", True)
-        self.report.findings += [Finding("schema", "note", warning) for warning in task.warnings]
+        self.report.findings += [TaskFinding("schema", "note", warning) for warning in task.warnings]
         self.report.megabytes = task.megabytes
         if self._placed(task):
             self._find_leaks(task)
@@ -152,9 +152,9 @@ class _Checked:
         else:
             placement = classify(task, cache.images(), cache.find)
         self.report.kind = placement.kind
-        self.report.findings += [Finding("class", "note", note) for note in placement.notes]
+        self.report.findings += [TaskFinding("class", "note", note) for note in placement.notes]
         if placement.kind > 1:
-            self.report.findings.append(Finding("class", "not run", placement.because))
+            self.report.findings.append(TaskFinding("class", "not run", placement.because))
         return placement.kind == 1
 
     def _find_leaks(self, task: HarborTask) -> None:
@@ -186,14 +186,14 @@ class _Checked:
             names = {"grader": "verifier", "env": "builds"}
             report.add(names.get(error.boundary, "box"), False, str(error))
         except Unsupported as error:
-            report.findings.append(Finding("class", "not run", str(error)))
+            report.findings.append(TaskFinding("class", "not run", str(error)))
         except PalestraError as error:
             report.add("builds", False, str(error))
 
     async def _play_solution(self, task: HarborTask, nops: list[float]) -> None:
         report = self.report
         if not all(step.solution for step in task.steps):
-            report.findings.append(Finding("oracle", "not run", "there is no solution/solve.sh"))
+            report.findings.append(TaskFinding("oracle", "not run", "there is no solution/solve.sh"))
             return
         scores = [await self._score(solve=True) for _ in range(2)]
         report.oracle = scores[0]
@@ -207,12 +207,12 @@ class _Checked:
             try:
                 score = await self._score(command)
             except EpisodeError as error:
-                self.report.findings.append(Finding(f"hack: {name}", "note", f"the verifier fails: {error}"))
+                self.report.findings.append(TaskFinding(f"hack: {name}", "note", f"the verifier fails: {error}"))
                 continue
             if score > (self.report.nop or 0.0):
                 status: Literal["fail", "hole"] = "fail" if own_box else "hole"
                 self.report.findings.append(
-                    Finding(f"hack: {name}", status, f"an agent that has not solved the task gets {score:g}")
+                    TaskFinding(f"hack: {name}", status, f"an agent that has not solved the task gets {score:g}")
                 )
             else:
                 self.report.add(f"hack: {name}", True)

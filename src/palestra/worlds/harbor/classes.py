@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from palestra.sandbox.roots import HOST, Root
 from palestra.sandbox.users import users_missing
-from palestra.worlds.harbor.dockerfile import Recipe, Run, fetches, read_dockerfile
+from palestra.worlds.harbor.dockerfile import ImageRecipe, Run, fetches, read_dockerfile
 from palestra.worlds.harbor.schema import Environment
 from palestra.worlds.harbor.task import HarborStep, HarborTask, identity_of
 
@@ -108,24 +108,24 @@ def images_of(task: HarborTask) -> set[str]:
     return {recipe_of(context, table).image for context, table in task.contexts}
 
 
-def recipe_of(context: Path, environment: Environment, root: Root = _UNKNOWN) -> Recipe:
+def recipe_of(context: Path, environment: Environment, root: Root = _UNKNOWN) -> ImageRecipe:
     """Return what the environment is built from: the prepared image if there is one, else the Dockerfile over ``root``.
 
     If ``root`` was found by the identity of the environment, docker has built it, and its image has all files and variables.
     """
     if environment.docker_image:
-        return Recipe(image=environment.docker_image, workdir=root.workdir or "/", user=root.user)
+        return ImageRecipe(image=environment.docker_image, workdir=root.workdir or "/", user=root.user)
     try:
         text = (context / "Dockerfile").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        return Recipe(refused=[f"the Dockerfile cannot be read: {error}"])
+        return ImageRecipe(refused=[f"the Dockerfile cannot be read: {error}"])
     recipe = read_dockerfile(text, root.variables, root.workdir, root.user)
     if root.image and root.image != recipe.image:
-        return Recipe(image=recipe.image, workdir=root.workdir or "/", user=root.user)
+        return ImageRecipe(image=recipe.image, workdir=root.workdir or "/", user=root.user)
     return recipe
 
 
-def users_of(recipe: Recipe) -> list[str]:
+def users_of(recipe: ImageRecipe) -> list[str]:
     """Return the users other than root as which instructions of the Dockerfile, or the agent, run."""
     users = {recipe.user, *(step.user for step in recipe.steps if isinstance(step, Run))}
     return sorted(user for user in users if not is_root(user))
@@ -180,7 +180,7 @@ def _of_users(task: HarborTask, step: HarborStep, find: Find) -> Iterator[Reason
             yield from _of_user(f"{prefix}{name}.user is {user}", user, root)
 
 
-def _of_recipe(context: Path, recipe: Recipe, images: Container[str]) -> Iterator[Reason]:
+def _of_recipe(context: Path, recipe: ImageRecipe, images: Container[str]) -> Iterator[Reason]:
     for sentence in recipe.refused:
         yield Reason(2, sentence)
     if recipe.image and recipe.image not in images:

@@ -1,9 +1,9 @@
 """The part of the Dockerfile language that a box can execute, as data.
 
-``read_dockerfile`` returns a ``Recipe``: the base image, the steps in order, and the variables and working folder at the end.
-It needs the variables and the working folder of the base image, because ``$PATH`` and relative paths mean those. What is
-outside the subset becomes a sentence in ``Recipe.refused`` that names the line, and nothing is executed. Instructions that do
-not change files (``CMD``, ``EXPOSE``, ``LABEL``, …) are ignored, because Harbor starts its own shell.
+``read_dockerfile`` returns an ``ImageRecipe``: the base image, the steps in order, and the variables and working folder at the
+end. It needs the variables and the working folder of the base image, because ``$PATH`` and relative paths mean those. What is
+outside the subset becomes a sentence in ``ImageRecipe.refused`` that names the line, and nothing is executed. Instructions that
+do not change files (``CMD``, ``EXPOSE``, ``LABEL``, …) are ignored, because Harbor starts its own shell.
 """
 
 import json
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["DEFAULT_PATH", "Copy", "Folder", "Recipe", "Run", "Step", "fetches", "read_dockerfile"]
+__all__ = ["DEFAULT_PATH", "Copy", "Folder", "ImageRecipe", "Run", "Step", "fetches", "read_dockerfile"]
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The ``PATH`` of an image that sets none, as docker has it."""
@@ -64,7 +64,7 @@ Step = Run | Copy | Folder
 
 
 @dataclass
-class Recipe:
+class ImageRecipe:
     """A Dockerfile, read."""
 
     image: str = ""
@@ -90,7 +90,7 @@ class _Instruction(NamedTuple):
     fault: str = ""
 
 
-def read_dockerfile(text: str, variables: Mapping[str, str] = {}, workdir: str = "/", user: str = "") -> Recipe:
+def read_dockerfile(text: str, variables: Mapping[str, str] = {}, workdir: str = "/", user: str = "") -> ImageRecipe:
     """Return what ``text`` builds. Never raises: what cannot be read is refused.
 
     Args:
@@ -99,7 +99,7 @@ def read_dockerfile(text: str, variables: Mapping[str, str] = {}, workdir: str =
         workdir: The working folder of the base image.
         user: The user of the base image.
     """
-    recipe = Recipe(base={"PATH": DEFAULT_PATH, **variables}, workdir=workdir or "/", user=user)
+    recipe = ImageRecipe(base={"PATH": DEFAULT_PATH, **variables}, workdir=workdir or "/", user=user)
     arguments: dict[str, str] = {}
     for instruction in _instructions(text):
         try:
@@ -170,7 +170,7 @@ def _with_body(instruction: _Instruction, documents: list[re.Match[str]], follow
     return instruction._replace(body="\n".join(lines[:count]), end=end), count + 1
 
 
-def _take(recipe: Recipe, instruction: _Instruction, arguments: dict[str, str]) -> None:
+def _take(recipe: ImageRecipe, instruction: _Instruction, arguments: dict[str, str]) -> None:
     variables = {**arguments, **recipe.base, **recipe.variables}
     if instruction.name == "FROM":
         _take_from(recipe, _replaced(instruction.value, arguments))
@@ -195,7 +195,7 @@ def _take(recipe: Recipe, instruction: _Instruction, arguments: dict[str, str]) 
         raise ValueError(f"a box does not execute {instruction.name}")
 
 
-def _take_from(recipe: Recipe, value: str) -> None:
+def _take_from(recipe: ImageRecipe, value: str) -> None:
     words = [word for word in value.split() if not word.startswith("--")]
     if recipe.image:
         raise ValueError("a second FROM (a build of several stages) needs docker or podman")

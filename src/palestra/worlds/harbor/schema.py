@@ -17,7 +17,7 @@ __all__ = [
     "Config",
     "Environment",
     "Healthcheck",
-    "McpServer",
+    "McpServerTable",
     "Network",
     "Package",
     "Solution",
@@ -61,7 +61,7 @@ class Healthcheck(msgspec.Struct, frozen=True, kw_only=True):
     retries: Annotated[int, Meta(ge=1)] = 3
 
 
-class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+class McpServerTable(msgspec.Struct, frozen=True, kw_only=True):
     """One of ``[[environment.mcp_servers]]``."""
 
     name: str
@@ -89,7 +89,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     workdir: str | None = None
     network_mode: Network | None = None
     allowed_hosts: tuple[str, ...] | None = None
-    mcp_servers: tuple[McpServer, ...] = ()
+    mcp_servers: tuple[McpServerTable, ...] = ()
     healthcheck: Healthcheck | None = None
     skills_dir: str | None = None
     memory: str | None = None

@@ -9,7 +9,7 @@ from palestra.errors import EnvError
 from palestra.sandbox.shell import Shell
 from palestra.sandbox.users import users_missing
 from palestra.worlds.harbor.classes import is_root, recipe_of, users_of
-from palestra.worlds.harbor.dockerfile import Recipe, Run
+from palestra.worlds.harbor.dockerfile import ImageRecipe, Run
 from palestra.worlds.harbor.task import HarborStep, HarborTask
 
 __all__ = ["Account", "account_of", "has_users", "needs_users"]
@@ -28,7 +28,7 @@ def needs_users(task: HarborTask) -> bool:
     return any(_COMMANDS.search(text) for text in _texts(task))
 
 
-def has_users(task: HarborTask, recipe: Recipe) -> bool:
+def has_users(task: HarborTask, recipe: ImageRecipe) -> bool:
     """Return whether the box that ``recipe`` describes has several users: the task needs them, and this machine has them."""
     return (needs_users(task) or bool(users_of(recipe))) and not users_missing()
 

@@ -11,7 +11,7 @@ from palestra.authoring.action_line import action_line
 from palestra.worlds.house.goals import TREATMENTS
 from palestra.worlds.house.world import HAND, MIDDLE, House
 
-__all__ = ["GRAMMAR", "Answer", "Command", "describe_place", "perform", "possible_commands", "read_command", "room_view"]
+__all__ = ["GRAMMAR", "Command", "Feedback", "describe_place", "perform", "possible_commands", "read_command", "room_view"]
 
 GRAMMAR = """\
 go to PLACE
@@ -48,7 +48,7 @@ class Command(NamedTuple):
     """The place after ``from``, ``to`` or ``with``."""
 
 
-class Answer(NamedTuple):
+class Feedback(NamedTuple):
     """What the agent reads after a command."""
 
     text: str
@@ -70,13 +70,13 @@ def read_command(reply: str) -> Command | None:
     return Command(verb, match["taken"] or match["moved"] or match["treated"], match["place"])
 
 
-def perform(house: House, command: Command) -> Answer:
+def perform(house: House, command: Command) -> Feedback:
     """Carry out ``command`` as far as it works."""
     verb = command.verb
     if verb == "look":
-        return Answer(_look(house), True)
+        return Feedback(_look(house), True)
     if verb == "inventory":
-        return Answer(_inventory(house), True)
+        return Feedback(_inventory(house), True)
     if verb == "examine":
         return _examine(house, command.name)
     if verb in ("go to", "open", "close"):
@@ -84,50 +84,50 @@ def perform(house: House, command: Command) -> Answer:
     thing = house.scene.thing_named.get(command.name)
     if verb == "use":
         reason = house.use(thing) if thing is not None else _not_here(command.name)
-        return Answer(reason or f"You switch {command.name} {'on' if thing in house.lit else 'off'}.", not reason)
+        return Feedback(reason or f"You switch {command.name} {'on' if thing in house.lit else 'off'}.", not reason)
     place = house.scene.place_named.get(command.place)
     if place is None:
-        return Answer(_no_place(command.place), False)
+        return Feedback(_no_place(command.place), False)
     if thing is None:
-        return Answer(_without_it(house, command, place), False)
+        return Feedback(_without_it(house, command, place), False)
     return _with_a_thing(house, command, thing, place)
 
 
-def _at_a_place(house: House, verb: str, name: str) -> Answer:
+def _at_a_place(house: House, verb: str, name: str) -> Feedback:
     place = house.scene.place_named.get(name)
     if place is None:
-        return Answer(_no_place(name), False)
+        return Feedback(_no_place(name), False)
     if verb == "close":
         reason = house.close(place)
-        return Answer(reason or f"You close {name}.", not reason)
+        return Feedback(reason or f"You close {name}.", not reason)
     reason = house.go(place) if verb == "go to" else house.open(place)
     if reason:
-        return Answer(reason, False)
-    return Answer(f"You {'walk to' if verb == 'go to' else 'open'} {name}. {describe_place(house, place)}", True)
+        return Feedback(reason, False)
+    return Feedback(f"You {'walk to' if verb == 'go to' else 'open'} {name}. {describe_place(house, place)}", True)
 
 
-def _with_a_thing(house: House, command: Command, thing: int, place: int) -> Answer:
+def _with_a_thing(house: House, command: Command, thing: int, place: int) -> Feedback:
     verb, name, there = command
     if verb == "take":
         reason = house.take(thing, place)
-        return Answer(reason or f"You take {name} from {there}.", not reason)
+        return Feedback(reason or f"You take {name} from {there}.", not reason)
     if verb == "move":
         reason = house.move(thing, place)
-        return Answer(reason or f"You put {name} {'into' if house.scene.places[place].hollow else 'on'} {there}.", not reason)
+        return Feedback(reason or f"You put {name} {'into' if house.scene.places[place].hollow else 'on'} {there}.", not reason)
     reason = house.treat(verb, thing, place)
-    return Answer(reason or f"You {verb} {name} with {there}.", not reason)
+    return Feedback(reason or f"You {verb} {name} with {there}.", not reason)
 
 
-def _examine(house: House, name: str) -> Answer:
+def _examine(house: House, name: str) -> Feedback:
     place = house.scene.place_named.get(name)
     if place is not None:
         if not house.at(place):
-            return Answer(f"You are not at {name}.", False)
-        return Answer(f"{name}: {describe_place(house, place)}", True)
+            return Feedback(f"You are not at {name}.", False)
+        return Feedback(f"{name}: {describe_place(house, place)}", True)
     thing = house.scene.thing_named.get(name)
     if thing is None or not house.visible(thing):
-        return Answer(_not_here(name), False)
-    return Answer(_describe_thing(house, thing), True)
+        return Feedback(_not_here(name), False)
+    return Feedback(_describe_thing(house, thing), True)
 
 
 def _not_here(name: str) -> str:

@@ -22,7 +22,7 @@ from typing import IO, Any, TypeVar
 from palestra.errors import EnvError, InfrastructureError
 from palestra.foundation.confidential import worker_variables
 from palestra.worlds.science.calls import CallThread
-from palestra.worlds.science.link import JavaFailure, Link, reference, text
+from palestra.worlds.science.link import JavaFailure, JavaLink, reference, text
 from palestra.worlds.science.shared import OPEN_RANDOM, SharedState
 from palestra.worlds.science.simulator import Simulator
 
@@ -152,7 +152,7 @@ class Jvm:
             if not port.isdigit():
                 raise OSError(f"java did not start: {port.decode(errors='replace')!r}")
         try:
-            link = Link(int(port), token.decode(), _SILENCE)
+            link = JavaLink(int(port), token.decode(), _SILENCE)
             # The simulator prints much, which nothing reads. What Java itself has to say still arrives.
             nowhere = reference(link.new("java.io.FileOutputStream", text(os.devnull)))
             for kind in ("java.io.BufferedOutputStream", "java.io.PrintStream"):  # a stream without a buffer writes each word

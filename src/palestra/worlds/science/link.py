@@ -8,7 +8,7 @@ import socket
 from contextlib import suppress
 from typing import NewType
 
-__all__ = ["NOTHING", "JavaFailure", "JavaRef", "Link", "flag", "long_number", "number", "reference", "text"]
+__all__ = ["NOTHING", "JavaFailure", "JavaLink", "JavaRef", "flag", "long_number", "number", "reference", "text"]
 
 JavaRef = NewType("JavaRef", str)
 """The name of a Java object in its process."""
@@ -29,7 +29,7 @@ class JavaFailure(Exception):
     """Java raised an exception; the process continues."""
 
 
-class Link:
+class JavaLink:
     """A connection to the server at ``port``, for one thread. A failed connection raises ``OSError``."""
 
     def __init__(self, port: int, token: str, timeout: float) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from palestra.worlds.science.link import NOTHING, JavaRef, Link, flag, long_number, reference, text
+from palestra.worlds.science.link import NOTHING, JavaLink, JavaRef, flag, long_number, reference, text
 
 __all__ = ["OPEN_RANDOM", "SharedState", "State"]
 
@@ -42,7 +42,7 @@ class State:
 class SharedState:
     """The shared state of the Java process behind ``link``. Only one thread may use it."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: JavaLink) -> None:
         self.link = link
         holder = link.call(_class(link, "scala.util.Random$"), "getField", text("MODULE$"))
         generator = link.call(str(link.call(str(holder), "get", NOTHING)), "self")
@@ -98,5 +98,5 @@ class SharedState:
             self._now = None
 
 
-def _class(link: Link, name: str) -> Any:
+def _class(link: JavaLink, name: str) -> Any:
     return link.call("z:java.lang.Class", "forName", text(name))

@@ -8,13 +8,13 @@ from palestra.worlds.science.link import flag, number, text
 from palestra.worlds.science.shared import SharedState, State
 from palestra.worlds.science.tasks import Game
 
-__all__ = ["NOT_UNDERSTOOD", "Answer", "Simulator"]
+__all__ = ["NOT_UNDERSTOOD", "Reaction", "Simulator"]
 
 NOT_UNDERSTOOD = "No known action matches that input."
 """The simulator's answer to an action that it cannot read, or that names a thing out of reach."""
 
 
-class Answer(NamedTuple):
+class Reaction(NamedTuple):
     """What the simulator says after an action."""
 
     text: str
@@ -50,11 +50,11 @@ class Simulator:
         self._load(game, simplifications, gold=False)
         return self._call("getTaskDescription"), self._call("step", text("look around"))
 
-    def take(self, action: str) -> Answer:
+    def take(self, action: str) -> Reaction:
         """Take an action."""
         # ScienceWorld's wrapper also lists all valid actions, which takes longer than the step.
         seen = self._call("step", text(action))
-        return Answer(seen, round(100 * self._call("getScore")), self._call("getCompleted"))
+        return Reaction(seen, round(100 * self._call("getScore")), self._call("getCompleted"))
 
     def random_action(self, chances: Iterable[float]) -> str:
         """Return a verb with things in reach, each drawn by the next of ``chances``, which are at least 0 and below 1.

@@ -17,15 +17,15 @@ __all__ = [
     "KINDS",
     "RUN_SECONDS",
     "AtMost",
-    "Check",
+    "Condition",
     "Crontab",
+    "ExactText",
     "Final",
     "Found",
     "Lines",
     "Modes",
     "Prints",
     "Settings",
-    "Text",
     "Value",
     "Workers",
     "all_right",
@@ -72,7 +72,7 @@ class Final(Protocol):
         ...
 
 
-class Check(Protocol):
+class Condition(Protocol):
     """One condition on the final state."""
 
     async def right(self, final: Final) -> bool:
@@ -90,7 +90,7 @@ class Lines(NamedTuple):
         return _same_lines(_text(final, self.path), self.expected)
 
 
-class Text(NamedTuple):
+class ExactText(NamedTuple):
     """A file has exactly this content."""
 
     path: str
@@ -190,11 +190,21 @@ class Workers(NamedTuple):
 
 
 KINDS: Mapping[str, Any] = {
-    kind.__name__.lower(): kind for kind in (Lines, Text, Value, AtMost, Prints, Modes, Settings, Crontab, Workers)
+    "lines": Lines,
+    "text": ExactText,
+    "value": Value,
+    "atmost": AtMost,
+    "prints": Prints,
+    "modes": Modes,
+    "settings": Settings,
+    "crontab": Crontab,
+    "workers": Workers,
 }
+"""The kinds of checks, by their names in exported tasks."""
+_NAME_OF = {kind: name for name, kind in KINDS.items()}
 
 
-async def all_right(checks: Sequence[Check], final: Final) -> bool:
+async def all_right(checks: Sequence[Condition], final: Final) -> bool:
     """Return whether every check holds; the first that does not ends it."""
     for check in checks:
         if not await check.right(final):
@@ -204,14 +214,14 @@ async def all_right(checks: Sequence[Check], final: Final) -> bool:
 
 def to_data(checks: Sequence[Any]) -> list[dict[str, Any]]:
     """Return checks as JSON values."""
-    return [{"kind": type(check).__name__.lower(), **_fields(check)} for check in checks]
+    return [{"kind": _NAME_OF[type(check)], **_fields(check)} for check in checks]
 
 
 def _fields(check: Any) -> dict[str, Any]:
     return {name: dict(value) if isinstance(value, Mapping) else value for name, value in check._asdict().items()}
 
 
-def from_data(data: Sequence[Mapping[str, Any]]) -> list[Check]:
+def from_data(data: Sequence[Mapping[str, Any]]) -> list[Condition]:
     """Return the checks of ``to_data``."""
     return [KINDS[check["kind"]](**{key: value for key, value in check.items() if key != "kind"}) for check in data]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from palestra.sandbox.layers import NewFile
-from palestra.worlds.terminal.grading import Lines, Text
+from palestra.worlds.terminal.grading import ExactText, Lines
 from palestra.worlds.terminal.scene import HOME, Scene, draw, sample
 from palestra.worlds.terminal.texts import WORDS
 
@@ -134,11 +134,11 @@ def _deleted(rng: np.random.Generator) -> Scene:
         "before it was deleted to answer.txt in your home folder."
     )
     solve = f"cd project && git show $(git rev-list -n 1 HEAD -- {lost})^:{lost} > ../answer.txt"
-    return Scene(goal, repository.written(), [Text("answer.txt", contents[lost])], [solve], _setup(repository))
+    return Scene(goal, repository.written(), [ExactText("answer.txt", contents[lost])], [solve], _setup(repository))
 
 
 class _Leak(NamedTuple):
-    place: str
+    path: str
     line: str
     author: str
 
@@ -151,7 +151,7 @@ def _leaked(rng: np.random.Generator) -> Scene:
         leak = _Leak(draw(rng, names), f"password of {service} = {'-'.join(sample(rng, WORDS, 3))}\n", draw(rng, people))
         leaks[service] = leak
         files = repository.commits[-1].files
-        repository.commit({**files, leak.place: files[leak.place] + leak.line}, "Notes", leak.author)
+        repository.commit({**files, leak.path: files[leak.path] + leak.line}, "Notes", leak.author)
         _grow(rng, repository, people, names)
     removed: dict[str, str] = {}
     for service in sample(rng, list(leaks), len(leaks)):

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from palestra.sandbox.layers import NewFile
-from palestra.worlds.terminal.grading import Check
+from palestra.worlds.terminal.grading import Condition
 
 __all__ = ["HOME", "LEVELS", "Scene", "draw", "sample", "script", "text_file"]
 
@@ -27,7 +27,7 @@ class Scene:
 
     goal: str
     files: Sequence[NewFile]
-    checks: Sequence[Check]
+    checks: Sequence[Condition]
     """All of them must hold at the end."""
     solution: Sequence[str]
     """Commands that solve the task, one per turn."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from palestra.sandbox.layers import NewFile
-from palestra.worlds.terminal.grading import Check, Crontab, Lines, Modes, Settings, Workers
+from palestra.worlds.terminal.grading import Condition, Crontab, Lines, Modes, Settings, Workers
 from palestra.worlds.terminal.scene import Scene, draw, sample, script, text_file
 from palestra.worlds.terminal.texts import WORDS
 
@@ -43,7 +43,7 @@ def permissions(rng: np.random.Generator, level: int) -> Scene:
         solve = f"find site -type f -perm -o+w > open.txt\n{solve}"
         expected[secret] = 0o666
 
-    checks: list[Check] = [Modes("site", expected)]
+    checks: list[Condition] = [Modes("site", expected)]
     if level:
         checks.append(Crontab("crontab", [f"{fields} /opt/{job}" for _, fields, job in schedules]))
     if level == 2:
@@ -104,7 +104,7 @@ def processes(rng: np.random.Generator, level: int) -> Scene:
         f"Several worker processes run in the background. Write the value of the environment variable TOKEN of {which} to "
         f"answer.txt, then end this process.{again} Leave all other workers running."
     )
-    checks: list[Check] = [Workers(sorted(names[1:])), Lines("answer.txt", [tokens[0]])]
+    checks: list[Condition] = [Workers(sorted(names[1:])), Lines("answer.txt", [tokens[0]])]
     return Scene(goal, files, checks, [_ended(names[0], data[0], level)], setup)
 
 

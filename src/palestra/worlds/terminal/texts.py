@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from palestra.worlds.terminal.asks import draw_ask
-from palestra.worlds.terminal.grading import AtMost, Check, Lines, Prints
+from palestra.worlds.terminal.grading import AtMost, Condition, Lines, Prints
 from palestra.worlds.terminal.scene import Scene, draw, sample, script, text_file
 
 __all__ = ["WORDS", "golf", "text"]
@@ -177,7 +177,7 @@ def golf(rng: np.random.Generator, level: int) -> Scene:
         "one of the same kind."
     )
 
-    checks: list[Check] = [AtMost("golf.sh", limit)]
+    checks: list[Condition] = [AtMost("golf.sh", limit)]
     for lines in inputs[1:]:
         extra = {"in.txt": _joined(lines)}
         checks.append(Prints("bash golf.sh < in.txt", hole.answer(lines) or [""], "lines", ["golf.sh"], extra))

@@ -12,16 +12,16 @@ pytest.importorskip("time_machine", reason="time-machine is not installed")
 from tests.worlds.web.sites.guestbook import ASYNC, BROKEN, COUNTER, GUESTS
 
 from palestra.errors import EnvError, InfrastructureError, UsageError
-from palestra.worlds.web.sites.boxes import Box, Boxes
-from palestra.worlds.web.sites.calling import Answer, Asked
+from palestra.worlds.web.sites.boxes import Boxes, SiteBox
+from palestra.worlds.web.sites.calling import Request, Response
 from palestra.worlds.web.sites.contract import Site
 from palestra.worlds.web.sites.hosts import Sites
 from palestra.worlds.web.sites.state import dump_hash
 
 
-async def page(box: Box, path: str = "/", method: str = "GET", body: bytes = b"") -> str:
+async def page(box: SiteBox, path: str = "/", method: str = "GET", body: bytes = b"") -> str:
     headers = [("Host", box.site.host), ("Content-Type", "application/x-www-form-urlencoded")]
-    answer = await box.ask(Asked(method, f"http://{box.site.host}{path}", headers, body))
+    answer = await box.ask(Request(method, f"http://{box.site.host}{path}", headers, body))
     return f"{answer.status} {answer.body.decode()}"
 
 
@@ -153,9 +153,9 @@ def test_a_site_is_named_in_words_that_another_process_can_read() -> None:
 
 def test_a_page_is_shown_again_without_its_cookies_and_without_the_fragment() -> None:
     sites = Sites({})
-    page = Answer(200, [("Content-Type", "text/html"), ("Set-Cookie", "a=b")], b"one")
+    page = Response(200, [("Content-Type", "text/html"), ("Set-Cookie", "a=b")], b"one")
     sites.pages["http://a.test/1"] = page
     assert sites.source("http://a.test/1#top") == ("http://a.test/1", page)
     assert sites.source("http://a.test/2") is None
     sites.show_again("http://a.test/1#top", page)
-    assert sites.again == {"http://a.test/1": Answer(200, [("Content-Type", "text/html")], b"one")}
+    assert sites.again == {"http://a.test/1": Response(200, [("Content-Type", "text/html")], b"one")}

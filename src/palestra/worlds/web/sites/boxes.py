@@ -1,4 +1,4 @@
-"""Palestra's side of the processes of sites: a warm process per site and event loop, and a ``Box`` per episode.
+"""Palestra's side of the processes of sites: a warm process per site and event loop, and a ``SiteBox`` per episode.
 
 A box is a fork of the warm process with a folder of its own. The death of a process, or its silence, is an
 ``InfrastructureError``: the episode is played again. A dead warm process is replaced by the next episode that needs one.
@@ -23,11 +23,11 @@ from palestra.foundation.processes.dialogue import Dialogue
 from palestra.foundation.references import search_path
 from palestra.foundation.sharing import SharedPerLoop
 from palestra.registry import Need
-from palestra.worlds.web.sites.calling import Answer, Asked
+from palestra.worlds.web.sites.calling import Request, Response
 from palestra.worlds.web.sites.contract import Site
 from palestra.worlds.web.sites.frames import SIZES, Frame, encode
 
-__all__ = ["Box", "Boxes", "shared_boxes"]
+__all__ = ["Boxes", "SiteBox", "shared_boxes"]
 
 START_SECONDS = 120.0
 ANSWER_SECONDS = 60.0
@@ -85,7 +85,7 @@ async def _frame(reader: asyncio.StreamReader) -> Frame:
     return Frame(json.loads(await reader.readexactly(head)), await reader.readexactly(body) if body else b"")
 
 
-class Box:
+class SiteBox:
     """A site of one episode: a process and its folder. Close it exactly once."""
 
     def __init__(self, site: Site, folder: Path, wire: _Wire, owner: "Boxes") -> None:
@@ -98,15 +98,15 @@ class Box:
     def alive(self) -> bool:
         return self._wire.alive
 
-    async def ask(self, asked: Asked) -> Answer:
+    async def ask(self, asked: Request) -> Response:
         """Let the application answer a request."""
         head = {"do": "answer", "method": asked.method, "url": asked.url, "headers": asked.headers}
         frame = await self._wire.ask(head, asked.body)
         if frame.head["failure"]:  # the page says only that it has failed: an agent reads no source code
             _log.warning("%s failed at %s %s\n%s", self.site.host, asked.method, asked.url, frame.head["failure"])
-        return Answer(frame.head["status"], [(name, value) for name, value in frame.head["headers"]], frame.body)
+        return Response(frame.head["status"], [(name, value) for name, value in frame.head["headers"]], frame.body)
 
-    async def fork(self) -> "Box":
+    async def fork(self) -> "SiteBox":
         """Return an independent copy: files, and what the application holds in memory."""
         return await self._owner.forked(self._wire)
 
@@ -130,11 +130,11 @@ class Boxes:
         self._hellos: dict[str, asyncio.Future[tuple[_Wire, Mapping[str, Any]]]] = {}
         self._wires: list[_Wire] = []
 
-    async def open(self, seed: int, options: Mapping[str, Any] | None = None) -> Box:
+    async def open(self, seed: int, options: Mapping[str, Any] | None = None) -> SiteBox:
         """Return the site for an episode with this seed. ``options`` go to the seeding function of the site."""
         return await self.forked(await self._warmed(), seed, dict(options or {}))
 
-    async def forked(self, parent: _Wire, seed: int | None = None, options: dict[str, Any] | None = None) -> Box:
+    async def forked(self, parent: _Wire, seed: int | None = None, options: dict[str, Any] | None = None) -> SiteBox:
         """Return a box whose process is a fork of ``parent``."""
         assert self._home is not None
         name = str(next(self._numbers))
@@ -152,7 +152,7 @@ class Boxes:
             wire.kill()
             shutil.rmtree(folder, ignore_errors=True)
             raise EnvError(f"the site {self._site.host} could not be seeded:\n{about['error']}")
-        return Box(self._site, folder, wire, self)
+        return SiteBox(self._site, folder, wire, self)
 
     async def _warmed(self) -> _Wire:
         async with self._starting:

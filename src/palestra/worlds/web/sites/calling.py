@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
-__all__ = ["Answer", "Asked", "Caller", "asgi_caller", "wsgi_caller"]
+__all__ = ["Caller", "Request", "Response", "asgi_caller", "wsgi_caller"]
 
 Headers = list[tuple[str, str]]
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """A request of the browser."""
 
     method: str
@@ -21,7 +21,7 @@ class Asked(NamedTuple):
     body: bytes = b""
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """What the application answers."""
 
     status: int
@@ -29,13 +29,13 @@ class Answer(NamedTuple):
     body: bytes = b""
 
 
-Caller = Callable[[Asked], Answer]
+Caller = Callable[[Request], Response]
 
 
 def wsgi_caller(application: Callable[..., Iterable[bytes]]) -> Caller:
     """Return a function that calls a WSGI application."""
 
-    def call(asked: Asked) -> Answer:
+    def call(asked: Request) -> Response:
         begun: list[tuple[int, Headers]] = []
         written: list[bytes] = []
 
@@ -51,12 +51,12 @@ def wsgi_caller(application: Callable[..., Iterable[bytes]]) -> Caller:
             if close is not None:
                 close()
         status, headers = begun[0]
-        return Answer(status, headers, b"".join(written))
+        return Response(status, headers, b"".join(written))
 
     return call
 
 
-def _environ(asked: Asked) -> dict[str, Any]:
+def _environ(asked: Request) -> dict[str, Any]:
     url = urlsplit(asked.url)
     environ: dict[str, Any] = {
         "REQUEST_METHOD": asked.method,
@@ -92,7 +92,7 @@ def asgi_caller(application: Callable[..., Any]) -> Caller:
     return lambda asked: loop.run_until_complete(_asgi(application, asked))
 
 
-async def _asgi(application: Callable[..., Any], asked: Asked) -> Answer:
+async def _asgi(application: Callable[..., Any], asked: Request) -> Response:
     url = urlsplit(asked.url)
     scope = {
         "type": "http",
@@ -121,4 +121,4 @@ async def _asgi(application: Callable[..., Any], asked: Asked) -> Answer:
     start = next(message for message in sent if message["type"] == "http.response.start")
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start.get("headers", ())]
     body = b"".join(message.get("body", b"") for message in sent if message["type"] == "http.response.body")
-    return Answer(start["status"], headers, body)
+    return Response(start["status"], headers, body)

@@ -9,8 +9,8 @@ from urllib.parse import unquote, urlsplit
 from palestra.errors import InfrastructureError, MissingExtra
 from palestra.foundation.installation import how_to_install
 from palestra.worlds.web.front import Headers
-from palestra.worlds.web.sites.boxes import Box
-from palestra.worlds.web.sites.calling import Answer, Asked
+from palestra.worlds.web.sites.boxes import SiteBox
+from palestra.worlds.web.sites.calling import Request, Response
 
 __all__ = ["Sites", "bare"]
 
@@ -23,11 +23,11 @@ _KEPT = 8
 class Sites:
     """Answers the requests of one context."""
 
-    def __init__(self, boxes: dict[str, Box]) -> None:
+    def __init__(self, boxes: dict[str, SiteBox]) -> None:
         self.boxes = boxes
-        self.pages: dict[str, Answer] = {}
+        self.pages: dict[str, Response] = {}
         """Address → the page that was answered last. A copy of the episode shows it again without asking the application."""
-        self.again: dict[str, Answer] = {}
+        self.again: dict[str, Response] = {}
         """Pages to show again, once each."""
 
     @property
@@ -55,7 +55,7 @@ class Sites:
         if method == "GET" and url in self.again:
             return self.again.pop(url)
         static = _static_file(box.site.static, address.path) if method in ("GET", "HEAD") else None
-        answer = await box.ask(Asked(method, url, headers, body)) if static is None else static
+        answer = await box.ask(Request(method, url, headers, body)) if static is None else static
         if not box.site.scripts:
             answer = answer._replace(headers=[*answer.headers, ("Content-Security-Policy", _QUIET)])
         is_page = any(name.lower() == "content-type" and value.startswith("text/html") for name, value in answer.headers)
@@ -66,12 +66,12 @@ class Sites:
                 del self.pages[next(iter(self.pages))]
         return answer
 
-    def source(self, address: str) -> tuple[str, Answer] | None:
+    def source(self, address: str) -> tuple[str, Response] | None:
         """Return the page at ``address`` as it was answered last, with its address."""
         address = bare(address)
         return (address, self.pages[address]) if address in self.pages else None
 
-    def show_again(self, address: str, page: Answer) -> None:
+    def show_again(self, address: str, page: Response) -> None:
         """Answer the next request for ``address`` with ``page``, without its cookies."""
         headers = [pair for pair in page.headers if pair[0].lower() != "set-cookie"]
         self.again[bare(address)] = page._replace(headers=headers)
@@ -87,12 +87,12 @@ def bare(address: str) -> str:
     return address.partition("#")[0]
 
 
-def _static_file(folders: tuple[tuple[str, str], ...], path: str) -> Answer | None:
+def _static_file(folders: tuple[tuple[str, str], ...], path: str) -> Response | None:
     for prefix, folder in folders:
         if path.startswith(prefix):
             content = _file(folder, unquote(path[len(prefix) :]))
             kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
-            return Answer(404, []) if content is None else Answer(200, [("Content-Type", kind)], content)
+            return Response(404, []) if content is None else Response(200, [("Content-Type", kind)], content)
     return None
 
 

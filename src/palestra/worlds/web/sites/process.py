@@ -20,7 +20,7 @@ import traceback
 from typing import Any
 
 from palestra.foundation.references import resolve
-from palestra.worlds.web.sites.calling import Answer, Asked, Caller, asgi_caller, wsgi_caller
+from palestra.worlds.web.sites.calling import Caller, Request, Response, asgi_caller, wsgi_caller
 from palestra.worlds.web.sites.frames import Frame, encode, receive
 
 __all__ = ["main"]
@@ -68,13 +68,13 @@ class _Process:
         if self.about["seed"]:
             resolve(self.about["seed"])  # imports it
         for path in self.about["first_pages"]:
-            self.answer(Asked("GET", f"http://{self.about['host']}{path}", [("Host", self.about["host"])]))
+            self.answer(Request("GET", f"http://{self.about['host']}{path}", [("Host", self.about["host"])]))
         self.caller = None  # the event loop of an ASGI application is not for the forks
         self.bound = _names_of(os.urandom)
         gc.collect()
         gc.freeze()
 
-    def answer(self, asked: Asked) -> tuple[Answer, str]:
+    def answer(self, asked: Request) -> tuple[Response, str]:
         """Return the answer of the application, and the traceback if it has failed."""
         if self.caller is None:
             self.caller = (asgi_caller if self.about["asgi"] else wsgi_caller)(self.application)
@@ -83,7 +83,7 @@ class _Process:
         try:
             return self.caller(asked), ""
         except Exception:  # noqa: BLE001 - the application may raise anything; the traceback is reported
-            return Answer(500, [("Content-Type", "text/plain")], b"The application has failed."), traceback.format_exc()
+            return Response(500, [("Content-Type", "text/plain")], b"The application has failed."), traceback.format_exc()
 
     def begin(self, seed: int, options: dict[str, Any]) -> None:
         """Begin an episode: everything random comes from its seed from now on."""
@@ -133,7 +133,7 @@ def _serve(process: _Process, connection: _Connection) -> None:
 def _answered(process: _Process, frame: Frame) -> tuple[dict[str, Any], bytes]:
     head = frame.head
     headers = [(name, value) for name, value in head["headers"]]
-    answer, failure = process.answer(Asked(head["method"], head["url"], headers, frame.body))
+    answer, failure = process.answer(Request(head["method"], head["url"], headers, frame.body))
     return {"status": answer.status, "headers": answer.headers, "failure": failure}, answer.body
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from palestra.errors import Unsupported
 from palestra.worlds.web.changes import changed
 from palestra.worlds.web.front import Pass
-from palestra.worlds.web.sites.calling import Answer
+from palestra.worlds.web.sites.calling import Response
 from palestra.worlds.web.sites.page import settle
 from palestra.worlds.web.snapshot import Element, Ids, cleaned, in_window, read_snapshot
 
@@ -59,7 +59,7 @@ class Tab:
         """The title of the page when the agent saw it last. A busy page in the background cannot delay an observation."""
         self.picture = b""
         """The screenshot that belongs to ``elements``, if there is one."""
-        self.source: tuple[str, Answer] | None = None
+        self.source: tuple[str, Response] | None = None
         """The address of the document, and the bytes that a site answered. A copy of the episode shows them again."""
         self.part = 0
         self.changed = ""

@@ -15,7 +15,7 @@ from palestra.worlds.web.acting import advance, perform
 from palestra.worlds.web.actions import Action
 from palestra.worlds.web.browsers import Browsers, Seat, answered
 from palestra.worlds.web.front import Pass
-from palestra.worlds.web.sites.calling import Answer
+from palestra.worlds.web.sites.calling import Response
 from palestra.worlds.web.sites.errands import Seen
 from palestra.worlds.web.sites.hosts import Sites, bare
 from palestra.worlds.web.sites.page import form_state, leaving_script, open_page, put_form_state
@@ -30,7 +30,7 @@ EPISODES_PER_CONTEXT = 50
 class _Written(NamedTuple):
     """The page of a tab, to be shown again in a copy."""
 
-    page: Answer
+    page: Response
     state: Any
     """What was written into its fields, and where it is scrolled to."""
     elements: list[Element]
