@@ -9,7 +9,7 @@ import math
 from contextlib import AsyncExitStack
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from palestra.core import AsyncEnv, Step
 from palestra.errors import Unsupported, UsageError
@@ -55,6 +55,14 @@ _LOOK = """async milliseconds => {{
 """All that a step asks the page, in one call: each call costs about a millisecond in three processes."""
 
 
+class _Window(NamedTuple):
+    """A browser context, which plays one episode after another, and its only page."""
+
+    seat: Seat
+    access: Pass
+    page: "Page"
+
+
 class MiniWob(AsyncEnv):
     """A task of MiniWoB++.
 
@@ -83,9 +91,7 @@ class MiniWob(AsyncEnv):
         self._actions = (*_BY_ELEMENT, *_BY_POINT) if self._by_point else _BY_ELEMENT
         self._stack = AsyncExitStack()
         self._browsers: Browsers | None = None
-        self._pass: Pass | None = None
-        self._seat: Seat | None = None
-        self._page: Page | None = None
+        self._window: _Window | None = None
 
     @property
     def floor(self) -> float:
@@ -98,9 +104,9 @@ class MiniWob(AsyncEnv):
         self._done = False
         self._ids = Ids()
         self._pages: list[list[Element]] = []
-        if self._seat is None or not self._seat.alive:
-            await self._open()
-        assert self._page is not None
+        if self._window is None or not self._window.seat.alive:
+            await self._leave()
+            self._window = await self._opened()
         async with answered():
             await self._page.goto(page_address(self._name))
             await self._page.evaluate(_BEGIN, derive_seed(self.task.seed, "miniwob", self.task.key) % 2**31)
@@ -108,18 +114,26 @@ class MiniWob(AsyncEnv):
         how = _HOW.format(actions=described(self._actions), turns=self.max_turns)
         return await self._shown(f"{how}\n\nTask: {self.goal}"), {"max_turns": self.max_turns, "goal": self.goal}
 
-    async def _open(self) -> None:
-        await self._leave()
+    @property
+    def _page(self) -> "Page":
+        assert self._window is not None, "there is no episode: call reset() first"
+        return self._window.page
+
+    async def _opened(self) -> _Window:
         if self._browsers is None:
             self._browsers = await self._stack.enter_async_context(shared_browsers())
-        self._pass = self._browsers.front.admit(Pages())
-        self._seat = await self._browsers.open({"viewport": WINDOW, "proxy": self._pass.proxy()})
-        async with answered():
-            self._page = await self._seat.context.new_page()
+        access = self._browsers.front.admit(Pages())
+        async with AsyncExitStack() as opened:
+            opened.callback(self._browsers.front.leave, access)
+            seat = await self._browsers.open({"viewport": WINDOW, "proxy": access.proxy()})
+            opened.push_async_callback(seat.close)
+            async with answered():
+                page = await seat.context.new_page()
+            opened.pop_all()
+        return _Window(seat, access, page)
 
     async def _look(self, milliseconds: int) -> None:
         """Let time pass, and read the page: its elements, the task in words, and whether it has ended."""
-        assert self._page is not None
         async with answered():
             self._done, raw, goal = await self._page.evaluate(_look_script(), milliseconds)
             text = await self._page.locator("body").aria_snapshot(
@@ -134,13 +148,11 @@ class MiniWob(AsyncEnv):
         text = "\n".join((before, *element_lines(self._pages[-1], places=self._by_point)))
         if not self._picture:
             return text
-        assert self._page is not None
         async with answered():
             picture = await self._page.screenshot(type="png")
         return (Text(text), Image(marked(picture, self._pages[-1]) if self._picture == "marks" else picture))
 
     async def step(self, action: str) -> Step:
-        assert self._page is not None
         self._turn += 1
         order = read_action(action, self._actions)
         problem = order.problem
@@ -179,15 +191,13 @@ class MiniWob(AsyncEnv):
         return f"click [{chosen.ref}]"
 
     async def healthy(self) -> bool:
-        return self._seat is not None and self._seat.alive
+        return self._window is not None and self._window.seat.alive
 
     async def _leave(self) -> None:
-        seat, self._seat, self._page = self._seat, None, None
-        if self._pass is not None and self._browsers is not None:
-            self._browsers.front.leave(self._pass)
-        self._pass = None
-        if seat is not None:
-            await seat.close()
+        window, self._window = self._window, None
+        if window is not None and self._browsers is not None:
+            self._browsers.front.leave(window.access)
+            await window.seat.close()
 
     async def close(self) -> None:
         try:
