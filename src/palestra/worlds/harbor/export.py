@@ -92,7 +92,8 @@ def export_task(env: Terminal, task: Task, folder: Path, image: str = IMAGE) -> 
     _write(target / "task.toml", _toml(name, task, shared, living))
     step = target / "steps" / _STEP if living else target
     _write(step / "instruction.md", _INSTRUCTION.format(goal=scene.goal, home=HOME))
-    _write(step / "solution/solve.sh", _solution(scene))
+    solution = "".join(f"cd /{HOME}\n{command}\n" for command in scene.solution)
+    _write(step / "solution/solve.sh", f"#!/bin/bash\n{solution}")
     _write_environment(target / "environment", scene, "" if living else scene.setup, image)
     if living:
         _write(step / "workdir/setup.sh", f'rm -f -- "$0"\ncd /{HOME}\n{scene.setup}\n{_RECORD}')
@@ -110,10 +111,6 @@ def _toml(name: str, task: Task, shared: bool, living: bool) -> str:
         mode="shared" if shared else "separate",
         steps=f'\n[[steps]]\nname = "{_STEP}"\n' if living else "",
     )
-
-
-def _solution(scene: Scene) -> str:
-    return "#!/bin/bash\n" + "".join(f"cd /{HOME}\n{command}\n" for command in scene.solution)
 
 
 def _write_environment(folder: Path, scene: Scene, setup: str, image: str) -> None:

@@ -60,9 +60,8 @@ def read_task(folder: str | Path) -> HarborTask:
     if faults:
         raise SchemaError("\n".join(f"{root.name}: {fault}" for fault in faults))
     named = config.task.name if config.task else root.resolve().name
-    return HarborTask(
-        folder=root, name=named, config=config, steps=_steps(root, config), warnings=tuple(_unknown(raw, Config, ""))
-    )
+    steps = tuple(_step(root, config, step) for step in config.steps or (None,))
+    return HarborTask(folder=root, name=named, config=config, steps=steps, warnings=tuple(_unknown(raw, Config, "")))
 
 
 def _table(root: Path) -> dict[str, Any]:
@@ -277,10 +276,6 @@ def _verifier_image(root: Path, config: Config, step: StepConfig | None) -> tupl
         if any((context / name).is_file() for name in ("Dockerfile", "docker-compose.yaml")):
             return None, context, True
     return config.environment.docker_image, root / "environment", False
-
-
-def _steps(root: Path, config: Config) -> tuple[HarborStep, ...]:
-    return tuple(_step(root, config, step) for step in config.steps or (None,))
 
 
 def _real(folder: Path) -> Path:

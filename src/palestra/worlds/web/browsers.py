@@ -193,7 +193,7 @@ class Browsers:
             try:
                 async with answered():
                     context = await process.browser.new_context(**{**_CONTEXT, **options})
-                    await context.add_init_script(_page_start())
+                    await context.add_init_script((files("palestra.worlds.web") / "page_start.js").read_text())
             except BaseException as error:
                 process.silent = process.silent or isinstance(error, InfrastructureError)
                 self._start(self._give_back(context, process))
@@ -302,10 +302,6 @@ async def _ended(closing: Awaitable[object]) -> bool:
     except Error:
         return True
     return True
-
-
-def _page_start() -> str:
-    return (files("palestra.worlds.web") / "page_start.js").read_text()
 
 
 _shared: SharedPerLoop[str, Browsers] = SharedPerLoop(Browsers, Browsers.close)

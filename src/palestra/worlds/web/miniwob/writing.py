@@ -59,7 +59,9 @@ def _copy(view: View) -> str:
     """The page compares the text with its spaces, which an observation does not show. So it is copied with keys."""
     fields = view.all("textbox")
     if view.goal.startswith("Copy the text in"):
-        source = next(element for element in fields if element.ref == max(view.pages[0], key=_length_of_field).ref)
+        written = [element for element in view.pages[0] if element.role == "textbox"]
+        longest = max(written, key=lambda element: len(element.value))
+        source = next(element for element in fields if element.ref == longest.ref)
     else:
         source = fields[number_of(view.goal) - 1]
     target = next(element for element in view.pages[0] if element.role == "textbox" and not element.value)
@@ -72,10 +74,6 @@ def _copy(view: View) -> str:
         click(view.need("Submit")),
     )
     return plan[min(view.turn, 5)]
-
-
-def _length_of_field(element: Element) -> int:
-    return len(element.value) if element.role == "textbox" else -1
 
 
 @solves("find-word")

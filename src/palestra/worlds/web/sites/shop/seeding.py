@@ -58,10 +58,6 @@ def _model(app: str, name: str) -> Any:
     return get_model(app, name)
 
 
-def _slug(title: str) -> str:
-    return title.lower().replace(" ", "-")
-
-
 def _now() -> Any:
     from django.utils import timezone
 
@@ -82,7 +78,7 @@ def _add_products(shop: Shop) -> None:
         product(
             id=item.id,
             title=item.title,
-            slug=_slug(item.title),
+            slug=item.title.lower().replace(" ", "-"),
             upc=f"P{item.id:04d}",
             product_class_id=1,
             description=item.about,
