@@ -1,6 +1,6 @@
 """The pages of the API reference: every name in the ``__all__`` of every module.
 
-A page per package, and per package inside ``palestra.suite``, lists its modules; Zensical fills in signatures, types and
+A page per package, and per package inside ``inference``, ``suite`` and ``worlds``, lists its modules; Zensical fills in signatures, types and
 docstrings (mkdocstrings), which it reads without importing anything. Every name links to its source, which the site has as
 text. The first page lists the names of ``palestra`` itself and where they are defined.
 """
@@ -88,6 +88,10 @@ def home(name: str, module: Module, known: dict[str, Module]) -> str:
     return home(last, known[parent], known)
 
 
+FAMILIES = ("suite", "worlds")
+"""Packages whose pages stand together in the navigation."""
+
+
 def write(put: Callable[[str, str], None], source: Path) -> list[dict[str, Any]]:
     """Write the pages, and return their part of the navigation."""
     known = {module.name: module for module in modules(source)}
@@ -100,8 +104,8 @@ def write(put: Callable[[str, str], None], source: Path) -> list[dict[str, Any]]
         for module in inside:
             put(f"source/{module.file}.txt", (source / module.file).read_text())
     put("api/index.md", face(known, pages))
-    families = [{f"palestra.{package}": f"api/{package}.md"} for package in pages if package.startswith("envs.")]
-    rest = [{f"palestra.{package}": f"api/{package}.md"} for package in pages if not package.startswith("envs.")]
+    families = [{f"palestra.{package}": f"api/{package}.md"} for package in pages if package.startswith(FAMILIES)]
+    rest = [{f"palestra.{package}": f"api/{package}.md"} for package in pages if not package.startswith(FAMILIES)]
     return [{"palestra": "api/index.md"}, *rest, {"Families of environments": families}]
 
 
