@@ -1,8 +1,8 @@
 """The pages of the API reference: every name in the ``__all__`` of every module.
 
-A page per package, and per package inside ``inference``, ``suite`` and ``worlds``, lists its modules; Zensical fills in signatures, types and
-docstrings (mkdocstrings), which it reads without importing anything. Every name links to its source, which the site has as
-text. The first page lists the names of ``palestra`` itself and where they are defined.
+A page per package, and per package inside ``inference``, ``suite`` and ``worlds``, lists its modules; Zensical fills in
+signatures, types and docstrings (mkdocstrings), which it reads without importing anything. Every name links to its source,
+which the site has as text. The first page lists the names of ``palestra`` itself and where they are defined.
 """
 
 import ast
