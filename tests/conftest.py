@@ -146,6 +146,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CORE = (
     "adapters",
     "agents",
+    "authoring",
     "checking",
     "durable",
     "evaluation",

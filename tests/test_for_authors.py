@@ -94,3 +94,14 @@ def test_authoring_loads_no_sandbox_and_exports_nothing_itself() -> None:
         "assert not [name for name in sys.modules if name.startswith('palestra.sandbox')]\n"
     )
     subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT / "src")}, check=True)
+
+
+@pytest.mark.parametrize("room", ["bridges", "worlds"])
+def test_no_class_behind_the_seam_has_the_name_of_a_class_that_is_open_to_authors(room: str) -> None:
+    exported = [(module, name) for module in open_names() for name in import_module(module).__all__]
+    classes = {name for module, name in exported if isinstance(getattr(import_module(module), name), type)}
+    files = sorted((ROOT / "src" / "palestra" / room).rglob("*.py"))
+    defined = {
+        (node.name, file.name) for file in files for node in ast.parse(file.read_text()).body if isinstance(node, ast.ClassDef)
+    }
+    assert {(name, file) for name, file in defined if name in classes} == set()

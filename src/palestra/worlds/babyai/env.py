@@ -16,7 +16,7 @@ from palestra.worlds.babyai.oracle import Guide
 from palestra.worlds.babyai.pictures import drawn, frame_of
 from palestra.worlds.babyai.sight import Sight
 from palestra.worlds.babyai.telling import beginning, scene
-from palestra.worlds.babyai.world import DONE, PRIMITIVES, Outcome, World
+from palestra.worlds.babyai.world import DONE, PRIMITIVES, Moved, World
 
 __all__ = ["BabyAI"]
 
@@ -105,9 +105,9 @@ class BabyAI(Env):
             return Step(f"You have used all {limit}.", 0.0, False, True, {"success": False, "stop_reason": reason, **mark})
         return Step(self._shown(said), 0.0, False, False, mark)
 
-    def run(self, primitives: list[int]) -> Outcome:
+    def run(self, primitives: list[int]) -> Moved:
         """Take primitive actions until the episode ends."""
-        outcome = Outcome()
+        outcome = Moved()
         for primitive in primitives:
             outcome = self.world.act(primitive)
             if outcome.over:

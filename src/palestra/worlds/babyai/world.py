@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from palestra.worlds.babyai.levels import minigrid_id
 
-__all__ = ["DONE", "DROP", "FORWARD", "LEFT", "PICK_UP", "PRIMITIVES", "RIGHT", "TOGGLE", "Outcome", "World"]
+__all__ = ["DONE", "DROP", "FORWARD", "LEFT", "PICK_UP", "PRIMITIVES", "RIGHT", "TOGGLE", "Moved", "World"]
 
 LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE, DONE = range(7)
 PRIMITIVES = ("turn left", "turn right", "move forward", "pick up", "drop", "toggle", "done")
 """The words for minigrid's seven actions, by number."""
 
 
-class Outcome(NamedTuple):
+class Moved(NamedTuple):
     """The result of primitive actions."""
 
     reward: float = 0.0
@@ -74,16 +74,16 @@ class World:
         self.image = observation.get("image")
         return str(self.grid_env.mission)
 
-    def act(self, primitive: int) -> Outcome:
+    def act(self, primitive: int) -> Moved:
         """Take one primitive action."""
         observation, reward, terminated, truncated, _ = self.grid_env.step(primitive)
         if self._encoded:
             self.image = observation["image"]
-        return Outcome(float(reward), terminated, truncated and not terminated)
+        return Moved(float(reward), terminated, truncated and not terminated)
 
-    def run(self, primitives: list[int]) -> Outcome:
+    def run(self, primitives: list[int]) -> Moved:
         """Take primitive actions until the episode ends."""
-        outcome = Outcome()
+        outcome = Moved()
         for primitive in primitives:
             outcome = self.act(primitive)
             if outcome.over:
