@@ -1,4 +1,4 @@
-"""What an engine lets the gateway record: exact tokens with log-probs, tokens alone, or nothing but text."""
+"""The levels of what an engine lets the gateway record: exact tokens with log-probs, tokens alone, or nothing but text."""
 
 from enum import IntEnum
 

@@ -78,7 +78,7 @@ _PER_TOKEN = 32
 
 
 class CallBudget(msgspec.Struct, frozen=True):
-    """What one episode may use. ``None`` means no limit."""
+    """Limits on what one episode uses. ``None`` means no limit."""
 
     calls: int | None = None
     """Sampled replies."""
@@ -104,7 +104,7 @@ class SamplingRule(msgspec.Struct, frozen=True):
 
 
 class CallName(NamedTuple):
-    """What makes two requests the same call."""
+    """The name of a call: requests of the same name are the same call."""
 
     digest: bytes
     key: str = ""
@@ -200,7 +200,7 @@ class AgentEpisode:
     ) -> None:
         self.limits = limits or GatewayLimits()
         self.memory = Holdings.of_episode(self.limits, within)
-        """What the requests of this episode make the gateway keep."""
+        """The bytes that the requests of this episode make the gateway keep."""
         self.reading = asyncio.Lock()
         """Held while a request is read: many at once of one episode would hold up the others."""
         self.turn = 0

@@ -127,7 +127,7 @@ class Gateway:
         self._episodes: dict[bytes, OpenEpisode] = {}
         """Digest of a key → its episode."""
         self.memory = Holdings.of_gateway(self.limits)
-        """What the requests of all episodes make the gateway keep."""
+        """The bytes that the requests of all episodes make the gateway keep."""
         self._reading = asyncio.Lock()
         """Held while a large request is read."""
         self._pending: Counter[str] = Counter()

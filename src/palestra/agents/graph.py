@@ -57,7 +57,7 @@ FORKS = (Link.TEMPLATE, Link.EDIT, Link.COMPACTION, Link.UNKNOWN)
 
 
 class CallRole(StrEnum):
-    """What a call is for. Found by structure, unless the agent names it."""
+    """The purpose of a call. Found by structure, unless the agent names it."""
 
     AGENT = "agent"
     """It belongs to the agent's work: it is trained."""

@@ -53,7 +53,7 @@ class Holdings:
 
 
 class Hold:
-    """What one request holds until it is over."""
+    """The bytes that one request holds until it is over."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings

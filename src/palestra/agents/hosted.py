@@ -1,4 +1,4 @@
-"""What a program sees of an episode, and a plain program in a worker process.
+"""The episode as a program sees it, and a plain program in a worker process.
 
 A plain function blocks while it plays, so it runs in a worker process that can be killed (``palestra.adapters.workers``).
 Workers host environments; ``HostedProgram`` is one whose observations are the program's actions: ``reset`` starts the program

@@ -107,7 +107,7 @@ class OfferedTools(NamedTuple):
 
 
 class Pieces:
-    """What an episode has read before, and what one request adds to it.
+    """The pieces of JSON that an episode has read before, and those that one request adds.
 
     An agent sends its history with every call: each message is read once per episode. What a request adds is kept apart until
     the request is answered, so that nothing stays of one that is refused.
@@ -225,7 +225,7 @@ class AgentRequest(msgspec.Struct, frozen=True):
     calls_allowed: bool = True
     """False for ``tool_choice: none``."""
     details: dict[str, Any] = {}
-    """What only the answer of this dialect needs."""
+    """Fields that only the answer of this dialect needs."""
 
     def check(self) -> None:
         """Raise ``BadRequest`` if a parameter has a value that no API takes."""

@@ -23,7 +23,7 @@ _STOPPING = 1.0
 
 
 class Move(NamedTuple):
-    """What a program does next."""
+    """The next step of a program, or its end."""
 
     action: str | None
     """The action; ``None`` if the program ended without one."""

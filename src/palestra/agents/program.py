@@ -43,7 +43,7 @@ class _Playing:
     begun: bool = False
     ended: bool = False
     reported: EpisodeCosts = field(default_factory=EpisodeCosts)
-    """What earlier turns have reported."""
+    """The costs that earlier turns have reported."""
 
 
 class Program:

@@ -1,4 +1,4 @@
-"""What the gateway hands over at the end of an episode: the calls, and exact tokens in segments.
+"""The recording that the gateway hands over at the end of an episode: the calls, and exact tokens in segments.
 
 The calls of each role are merged on their own, by their token ids (``SegmentRecorder``): a prompt that begins with all ids of a
 segment extends it. So every sampled token stands in exactly one segment as sampled, and in the others as context. What the

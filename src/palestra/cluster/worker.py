@@ -58,7 +58,7 @@ class PlayedLease(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True)
 class JobOrders:
-    """What the dispatcher sends in one call."""
+    """The orders that the dispatcher sends in one call."""
 
     leases: bytes = b""
     """``list[Lease]`` as msgpack; empty if there are none."""

@@ -1,4 +1,4 @@
-"""What an episode of a heavy world costs: CPU and memory of all its processes, for ``palestra plan``.
+"""The costs of an episode of a heavy world: CPU and memory of all its processes, for ``palestra plan``.
 
 ``benchmarks/web.py --only plan --write`` measures these constants and keeps them in ``worlds.json``.
 """

@@ -221,7 +221,7 @@ class ChatPolicy:
         return Usage(answer.prompt_tokens, answer.completion_tokens, dollars, answer.retries)
 
     def _fixed_fields(self, tools: Sequence[Tool]) -> dict[str, Any]:
-        """What all calls have in common."""
+        """Return the fields that all calls have in common."""
         most = [self.sampling.max_tokens]
         if self.budget.call_tokens is not None:
             most.append(self.budget.call_tokens)

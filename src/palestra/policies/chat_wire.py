@@ -69,7 +69,7 @@ _decoder = msgspec.json.Decoder(_Body)
 
 
 def read_answer(data: bytes) -> ChatAnswer:
-    """What the body of a successful answer says."""
+    """Return the answer in the body of a successful call."""
     try:
         body = _decoder.decode(data)
         choice = body.choices[0]

@@ -13,7 +13,7 @@ __all__ = ["Budget", "Gate", "SpendingRecord"]
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """What may be spent. ``None`` means no limit."""
+    """Limits on spending. ``None`` means no limit."""
 
     tokens: int | None = None
     """Prompt and completion tokens of the whole run."""

@@ -28,7 +28,7 @@ _MEMORY = "sampled"
 
 @dataclass
 class _EpisodeMemory:
-    """What the policy keeps of one episode."""
+    """The policy's memory of one episode."""
 
     session: EngineSession = field(default_factory=EngineSession)
     shown: Sequence[Message] = ()

@@ -67,7 +67,7 @@ class _Node:
 
 @dataclass
 class _Search:
-    """What a search keeps for the length of an episode."""
+    """The state of a search, for the length of an episode."""
 
     aside: Aside
     left: int

@@ -90,7 +90,7 @@ class Thread:
     seen: int = 0
     """Messages of the episode that have been read, with the reply that follows them."""
     text: str = ""
-    """What the strategy remembers: a scratchpad, or the notes on earlier attempts."""
+    """The memory of the strategy: a scratchpad, or the notes on earlier attempts."""
 
     def news(self, conversation: Conversation) -> list[Message]:
         """Return the messages since the last turn. The first turn has the opening and the first observation."""

@@ -52,7 +52,7 @@ FAREWELL_SECONDS = 5.0
 
 
 class Door:
-    """What all connections of a server share."""
+    """The parts that all connections of a server share."""
 
     def __init__(self, sessions: Sessions, tokens: BearerTokens) -> None:
         self.sessions = sessions

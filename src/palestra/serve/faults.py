@@ -1,4 +1,4 @@
-"""What a client learns about an exception on the server: a code, a short message, never a traceback."""
+"""Exceptions on the server as a client learns of them: a code, a short message, never a traceback."""
 
 from palestra.errors import EpisodeOver, Unsupported, UsageError
 from palestra.foundation.confidential import mask_start

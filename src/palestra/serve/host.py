@@ -1,4 +1,4 @@
-"""What a server offers: the ids that it was started with, and no others, each isolated as far as it needs.
+"""The offer of a server: the ids that it was started with, and no others, each isolated as far as it needs.
 
 The server plays a plain environment that answers at once on its event loop. One that blocks (``blocking = True``), or every
 plain one with ``isolate``, runs in a worker process: if it hangs or dies, only its session fails.

@@ -1,4 +1,4 @@
-"""What each verb of a call does to the environment of a session."""
+"""The effect of each verb of a call on the environment of a session."""
 
 import asyncio
 import logging
