@@ -68,8 +68,8 @@ from palestra.training.stream import GroupStream, PlayedTask, read_kept, write_k
 from palestra.training.summary import StepClock, solved, summarize
 from palestra.training.tasks import KnownOutcomes, TrainingTasks
 from palestra.training.teaching import check_context, taught, teacher_of
-from palestra.training.turn_limits import ScheduledHorizon, task_key
-from palestra.trajectory import Task, Trajectory, TrajectoryGroup
+from palestra.trajectory import Content, Task, Trajectory, TrajectoryGroup
+from palestra.wrappers import TurnLimit
 
 __all__ = ["Trainer"]
 
@@ -291,7 +291,9 @@ class Trainer:
             return ()
         for env in {task.env for task in tasks} - self._schedules.keys():
             self._schedules[env] = schedule_of(self.config.horizon, env)
-        turns = {task_key(task): self._turns(task.env, number, version) for number, task in zip(numbers, tasks, strict=True)}
+        turns = {
+            (task.env, task.seed): self._turns(task.env, number, version) for number, task in zip(numbers, tasks, strict=True)
+        }
         return (partial(ScheduledHorizon, turns_of=turns),)
 
     def _turns(self, env: str, number: int, version: int) -> int:
@@ -501,6 +503,20 @@ class Trainer:
 
 def _name(group: int, member: int) -> str:
     return f"{group}.{member}"
+
+
+class ScheduledHorizon(TurnLimit):
+    """The turn limit that the horizon schedule gives to each task."""
+
+    def __init__(self, env: AsyncEnv, turns_of: Mapping[tuple[str, int | None], int]) -> None:
+        """``turns_of`` has the limit of every task, by its environment and its seed."""
+        super().__init__(env, 1)
+        self._turns_of = turns_of
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        assert task is not None
+        self.turns = self._turns_of[task.env, task.seed]
+        return await super().reset(seed=seed, task=task)
 
 
 class _Notes(msgspec.Struct, frozen=True):
