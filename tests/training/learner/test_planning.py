@@ -146,6 +146,14 @@ def test_parameters_are_counted_and_a_rank_gathers_a_layer_at_a_time(compute: An
     assert plan.gathered == 4 * ((OUTSIDE + 3 * LAYER) // part + OUTSIDE + LAYER)
 
 
+def test_an_embedding_that_is_also_the_head_counts_once() -> None:
+    shape = MicroBatchShape(2, 16, 4)
+    apart = plan_of(ModelConfig(""), small(num_hidden_layers=5), shape)
+    tied = plan_of(ModelConfig(""), small(num_hidden_layers=5, tie_word_embeddings=True), shape)
+    assert tied.parameters == tied.trained == 5 * LAYER + OUTSIDE - 64 * 32
+    assert apart.gathered - tied.gathered == 2 * 64 * 32 * 4  # once to compute with, once as its gradient
+
+
 def test_only_adapters_and_critic_are_trained_and_are_no_parameters_of_the_model() -> None:
     config = ModelConfig("", lora=LoraSettings(rank=3, targets=("q_proj", "k_proj")), critic=True)
     plan = plan_of(config, small(num_hidden_layers=7), MicroBatchShape(2, 16, 4))

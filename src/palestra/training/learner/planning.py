@@ -135,9 +135,11 @@ def plan_memory(config: ModelConfig, settings: Any, shape: MicroBatchShape) -> L
 
 def _built(config: ModelConfig, settings: Any) -> Any:
     try:
-        return empty_model(config, settings)
+        model = empty_model(config, settings)
     except ValueError as error:
         raise Unsupported(f"transformers does not build this model: {error}") from None
+    model.tie_weights()  # without memory, every name got a tensor of its own, so a tied embedding would count twice
+    return model
 
 
 def _extended(config: ModelConfig, settings: Any, shape: MicroBatchShape, dtype: torch.dtype) -> _Part:
