@@ -85,24 +85,11 @@ class Learner:
         self.ranks = dist.get_world_size() if dist.is_initialized() else 1
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.context = context_group(config.context_parallel)
-        for module in (network, reference, teacher):
-            if module is not None and config.packing.layout == "packed":
-                check_packing(module)
-            if module is not None and self.context is not None:
-                module.context = self.context
-                check_context(module)
-            if module is not None and self.ranks > 1 and not isinstance(module, FSDPModule):
-                shard(module)
-            sharded: object = module
-            if isinstance(sharded, FSDPModule):
-                # The checks made passes, after which FSDP keeps what is outside of the layers gathered. The optimizer must hold
-                # the rows of this rank: the gathered tensors get no gradient.
-                sharded.reshard()
-            if module is not None and module.config.compile:
-                compile_layers(module, module.config.compile)  # after the checks, whose passes have other shapes
-        for frozen in (reference, teacher):
-            if frozen is not None:
-                frozen.requires_grad_(False).eval()
+        networks = [module for module in (network, reference, teacher) if module is not None]
+        for module in networks:
+            self._make_ready(module)
+        for frozen in networks[1:]:
+            frozen.requires_grad_(False).eval()
         self.parameters: list[Tensor] = [p for p in network.parameters() if p.requires_grad]
         kind = HostAdamW if config.offload else torch.optim.AdamW
         self.optimizer = kind(
@@ -117,6 +104,25 @@ class Learner:
         self.seen: Measured | None = None
         """What the last update computed for its batch before it changed the weights, if that batch was not measured first.
         Episodes without an advantage need no pass."""
+
+    def _make_ready(self, network: ActorCritic) -> None:
+        """Check that ``network`` can be trained as configured, divide it among the ranks, and compile its layers."""
+        # The checks come first: they compare passes of a few tokens with each other, and a compiled layer would be compiled for
+        # their shapes.
+        if self.config.packing.layout == "packed":
+            check_packing(network)
+        if self.context is not None:
+            network.context = self.context
+            check_context(network)
+        if self.ranks > 1 and not isinstance(network, FSDPModule):  # what was read by rows is sharded already
+            shard(network)
+        sharded: object = network
+        if isinstance(sharded, FSDPModule):
+            # The checks made passes, after which FSDP keeps what is outside of the layers gathered. The optimizer must hold the
+            # rows of this rank: the gathered tensors get no gradient.
+            sharded.reshard()
+        if network.config.compile:
+            compile_layers(network, network.config.compile)
 
     # ------------------------------------------------------------------------------------------------------------ measuring
 
@@ -139,10 +145,10 @@ class Learner:
         return self._measure_frozen(self.teacher, batch)
 
     def _measure_frozen(self, network: ActorCritic, batch: Batch) -> Array:
-        found = self._measure(network, batch).logprobs
+        logprobs = self._measure(network, batch).logprobs
         if isinstance(network, FSDPModule):
             network.reshard()  # FSDP waits for a backward pass, which a frozen network does not have
-        return found
+        return logprobs
 
     def _measure(self, network: ActorCritic, batch: Batch) -> Measured:
         total, critic = len(batch.positions), network.critic is not None
@@ -206,7 +212,7 @@ class Learner:
         """
         if batch.advantages is None:
             raise UsageError("an update needs advantages: compute them and give them to the batch first")
-        config, whole = loss or self.config.loss, batch
+        config, given = loss or self.config.loss, batch
         weights = token_weights(batch, config.aggregation, config.constant)
         if not (config.kl_coefficient or config.entropy_coefficient or self.network.critic is not None):
             batch, weights = _without_idle(batch, weights)
@@ -215,13 +221,13 @@ class Learner:
         self.seen = None
         self.network.train()
         broken, unsound = 0, unsound_segments(batch)
-        for whole_pass in self._passes(batch):
-            micro = self._without(batch, whole_pass, unsound)
+        for planned in self._passes(batch):
+            micro = self._without(batch, planned, unsound)
             micro, out = self._sound_pass(batch, micro, bool(config.entropy_coefficient))
-            broken += len(whole_pass.chosen) - len(micro.chosen)
-            for array, found in ((logprobs, out.statistics.logprobs), (entropies, out.statistics.entropy)):
-                array[whole_pass.tokens] = np.nan
-                array[micro.tokens] = found.detach().cpu().numpy()
+            broken += len(planned.chosen) - len(micro.chosen)
+            for array, computed in ((logprobs, out.statistics.logprobs), (entropies, out.statistics.entropy)):
+                array[planned.tokens] = np.nan
+                array[micro.tokens] = computed.detach().cpu().numpy()
             tokens = self._policy_tokens(batch, micro, weights, out.statistics.logprobs.detach())
             total, metrics = policy_loss(out.statistics, tokens, config)
             if out.values is not None:
@@ -231,9 +237,9 @@ class Learner:
             for name, value in {**metrics, "loss": total.detach()}.items():
                 totals[name] = totals.get(name, 0.0) + value.double()
         if batch.old is None:
-            logprobs, entropies = (_spread(whole, batch, self._summed(array)) for array in (logprobs, entropies))
-            computed = None if batch is whole else np.isin(whole.episodes, _busy(whole))
-            self.seen = Measured(logprobs, entropies, None, None, computed)
+            logprobs, entropies = (_spread(given, batch, self._summed(array)) for array in (logprobs, entropies))
+            passed = None if batch is given else np.isin(given.episodes, _busy(given))
+            self.seen = Measured(logprobs, entropies, None, None, passed)
         totals["not_finite"] = torch.tensor(broken, dtype=torch.float64, device=self.device)
         names = sorted(totals)
         values = self._summed(torch.stack([totals[name] for name in names]).cpu().numpy())
@@ -247,8 +253,8 @@ class Learner:
         To give these tokens the weight 0 is not enough: the gradient of a NaN is NaN, whatever it is multiplied with.
         """
         out = self.network(self._inputs(micro), self.config.temperature, differentiable_entropy)
-        places = micro.segments[~out.statistics.logprobs.detach().isfinite().cpu().numpy()]
-        broken = {micro.chosen[place] for place in places}
+        rows = micro.segments[~out.statistics.logprobs.detach().isfinite().cpu().numpy()]
+        broken = {micro.chosen[row] for row in rows}
         if not self._summed(np.array([float(len(broken))]))[0]:
             return micro, out
         del out  # its activations would stay beside those of the second pass
@@ -401,12 +407,12 @@ def _without_idle(batch: Batch, weights: Array) -> tuple[Batch, Array]:
     return batch.take(busy.tolist()), weights[np.isin(batch.episodes, busy)]
 
 
-def _spread(whole: Batch, part: Batch, values: Array) -> Array:
-    """The values of the tokens of ``part``, which has some episodes of ``whole``, in the places of ``whole``; NaN elsewhere."""
-    if part is whole:
+def _spread(batch: Batch, part: Batch, values: Array) -> Array:
+    """The values of the tokens of ``part``, which has some episodes of ``batch``, in the places of ``batch``; NaN elsewhere."""
+    if part is batch:
         return values
-    spread = np.full(len(whole.positions), np.nan)
-    spread[np.isin(whole.episodes, _busy(whole))] = values
+    spread = np.full(len(batch.positions), np.nan)
+    spread[np.isin(batch.episodes, _busy(batch))] = values
     return spread
 
 
