@@ -33,7 +33,7 @@ from palestra.cluster.learner import train_on_cluster  # noqa: E402
 from palestra.cluster.rays import connect  # noqa: E402
 from palestra.durable.ledger import Ledger  # noqa: E402
 from palestra.recipes.config import TrainConfig  # noqa: E402
-from palestra.recipes.reading import load_recipe  # noqa: E402
+from palestra.recipes.reading import resolve  # noqa: E402
 from palestra.rollouts import rollout  # noqa: E402
 from palestra.training.assembly import assemble  # noqa: E402
 
@@ -48,7 +48,7 @@ def recipe(steps: int) -> TrainConfig:
         f"entropy.steps={max(1, steps * 4 // 5)}",
         f"learner.decay=[{6 * steps},{12 * steps}]",
     ]
-    return load_recipe(Path("cpu/guess"), wanted)
+    return resolve(Path("cpu/guess"), wanted)
 
 
 async def score(config: TrainConfig, folder: Path, tasks: int) -> float:

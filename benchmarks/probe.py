@@ -34,7 +34,7 @@ from palestra.evaluation.probing import probe_async
 from palestra.foundation.seeding import derive_seed
 from palestra.inference.models import find_model
 from palestra.recipes.config import TrainConfig
-from palestra.recipes.reading import load_recipe
+from palestra.recipes.reading import resolve
 from palestra.training.assembly import assemble
 from palestra.training.parts import register_variants
 from palestra.training.run import claimed
@@ -194,7 +194,7 @@ def _config(setting: Setting, folder: Path) -> TrainConfig:
     if setting.recipe in ("lights", "terminal"):
         recipe = folder / "recipe.toml"
         recipe.write_text(LIGHTS if setting.recipe == "lights" else TERMINAL)
-    config = load_recipe(recipe, list(setting.changes))
+    config = resolve(recipe, list(setting.changes))
     register_variants(config.variants)
     assert config.warm_start is not None
     taught = warm_start(config, config.warm_start, str(find_model(config.model.path)), folder / "warm")

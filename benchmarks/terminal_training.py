@@ -29,7 +29,7 @@ from palestra.evaluation import Score, compare
 from palestra.foundation.seeding import derive_seed
 from palestra.inference.models import find_model
 from palestra.recipes.config import TrainConfig
-from palestra.recipes.reading import load_recipe
+from palestra.recipes.reading import resolve
 from palestra.training.assembly import assemble
 from palestra.training.run import claimed
 from palestra.training.trainer import Trainer
@@ -146,7 +146,7 @@ def measure(folder: Path, changes: list[str], held_out: int) -> tuple[list[Score
     """Return the scores on held-out tasks before and after training."""
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE)
-    config: TrainConfig = load_recipe(recipe, changes)
+    config: TrainConfig = resolve(recipe, changes)
     assert config.warm_start is not None
     taught = warm_start(config, config.warm_start, str(find_model(config.model.path)), folder / "warm")
     config = msgspec.structs.replace(config, model=msgspec.structs.replace(config.model, path=str(taught)), warm_start=None)

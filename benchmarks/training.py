@@ -46,7 +46,7 @@ from palestra.recipes.algorithms import LossConfig
 from palestra.recipes.config import TrainConfig
 from palestra.recipes.learner import LearnerConfig, PackingConfig
 from palestra.recipes.model import ModelConfig
-from palestra.recipes.reading import load_recipe
+from palestra.recipes.reading import resolve
 from palestra.registry import spec
 from palestra.training.assembly import assemble
 from palestra.training.learner.batch import Batch, micro_batch, plan, token_weights
@@ -249,7 +249,7 @@ def ahead_rows(*, steps: int, lessons: int) -> list[Row]:
     schedule = [f"entropy.steps={max(1, steps * 4 // 5)}", f"learner.decay=[{6 * steps},{12 * steps}]"]
     size = ["play.tasks=16", "play.concurrency=1024", "engine.batch=128", "engine.rows=1024"]
     wanted = [f"steps={steps}", f"checkpoint_every={steps}", f"warm_start.episodes={lessons}", *schedule, *size]
-    config = load_recipe(Path("cpu/guess"), wanted)
+    config = resolve(Path("cpu/guess"), wanted)
     register_variants(config.variants)
     (brief,) = config.envs
     base = spec(brief)

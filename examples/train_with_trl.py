@@ -27,7 +27,7 @@ from palestra.core import Sampling
 from palestra.evaluation import Estimate, compare, episode_of, task_scores
 from palestra.inference.engines.hf import HFEngine
 from palestra.inference.rendering import renderer_for
-from palestra.recipes.reading import load_recipe
+from palestra.recipes.reading import resolve
 from palestra.training.assembly import first_model
 
 GAME = "game:GuessTheNumber-v0-easy"
@@ -36,7 +36,7 @@ BRIEF = "game:GuessTheNumber-v0-brief10"  # the same game with shorter texts: a 
 
 def warm_model(folder: Path, seed: int) -> str:
     """Build a tiny model that can write moves, and register the game with shorter texts."""
-    return first_model(load_recipe("cpu/guess", [f"seed={seed}"]), folder)
+    return first_model(resolve("cpu/guess", [f"seed={seed}"]), folder)
 
 
 def train(env: str, folder: str, *, steps: int, seed: int, max_tokens: int, out: str) -> trl.GRPOTrainer:

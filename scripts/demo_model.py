@@ -22,7 +22,7 @@ from palestra.core import Sampling
 from palestra.foundation.statistics import Score, mean_interval
 from palestra.inference.models.packed import load_packed, pack_model
 from palestra.policies.sampled import SampledPolicy
-from palestra.recipes.reading import load_recipe
+from palestra.recipes.reading import resolve
 from palestra.rollouts import rollout
 from palestra.training.export import export_model
 
@@ -46,7 +46,7 @@ def main() -> None:
         scores = asyncio.run(measure(TARGET))
         made = {
             "recipe": "cpu/demo",
-            "seed": load_recipe(Path("cpu/demo"), []).seed,
+            "seed": resolve(Path("cpu/demo"), []).seed,
             "steps": sum(1 for _ in (options.run / "metrics.jsonl").open()),
             "made": "the whole recipe",
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

@@ -163,9 +163,9 @@ def rooms_of_the_recipe() -> dict[str, set[str]]:
     """Room → the classes of options that its frames held between ``train()`` and the first update of the learner."""
     import msgspec
 
-    from palestra.training import load_recipe, train
+    from palestra.training import resolve, train
 
-    config = load_recipe("cpu/demo", ["steps=1"])
+    config = resolve("cpu/demo", ["steps=1"])
     options = {type(config)}
     pending: list[Any] = [config]
     while pending:

@@ -141,14 +141,14 @@ MODELS = {
 def test_the_plan_and_the_dry_run_agree(model: str) -> None:
     pytest.importorskip("transformers")
     pytest.importorskip("torch")
-    from palestra.recipes.reading import load_recipe
+    from palestra.recipes.reading import resolve
     from palestra.training.estimate import estimate
 
     sizes, (recipe, *overrides) = (1, 8, 64), MODELS[model]
     options = [part for gpus in sizes for part in ("--gpus", str(gpus))]
     planned = CliRunner().invoke(app, ["plan", recipe, *overrides, *options, "--episodes", "64", "--json"])
     answer = json.loads(planned.stdout)
-    estimated = estimate(load_recipe(recipe, overrides))
+    estimated = estimate(resolve(recipe, overrides))
     learner, dry_run = estimated.learner, "\n".join(estimated.lines())
     (total,) = re.findall(r"^memory +(.*?):", dry_run, re.MULTILINE)
     assert {figure["what"]: figure["value"] for figure in answer["figures"]}["learner on one GPU"] == total

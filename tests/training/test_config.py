@@ -9,7 +9,7 @@ import pytest
 from palestra.errors import UsageError
 from palestra.recipes.algorithms import Anneal
 from palestra.recipes.config import TrainConfig
-from palestra.recipes.reading import load_recipe, recorded
+from palestra.recipes.reading import recorded, resolve
 from palestra.training.algorithms.horizon import Stepwise, schedule_of
 
 pytestmark = pytest.mark.torch
@@ -41,7 +41,7 @@ def recipe(tmp_path: Path) -> Path:
 
 
 def test_a_recipe_is_resolved_and_can_be_read_back(recipe: Path) -> None:
-    config = load_recipe(recipe)
+    config = resolve(recipe)
     assert config.advantage.method == "grpo"
     assert config.horizon is not None
     assert schedule_of(config.horizon, "game:x") == Stepwise((5, 10), 100)
@@ -50,7 +50,7 @@ def test_a_recipe_is_resolved_and_can_be_read_back(recipe: Path) -> None:
 
 def test_overrides_are_dotted_names(recipe: Path) -> None:
     overrides = ["learner.learning_rate=1e-5", "advantage.method=rebn", "model.lora.rank=4", "entropy.start=0.1", "seed=7"]
-    config = load_recipe(recipe, overrides)
+    config = resolve(recipe, overrides)
     assert config.learner.learning_rate == 1e-5
     assert config.advantage.method == "rebn"
     assert config.model.lora is not None
@@ -94,15 +94,15 @@ def test_overrides_are_dotted_names(recipe: Path) -> None:
 )
 def test_mistakes_are_named(recipe: Path, override: str, said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
-        load_recipe(recipe, [override])
+        resolve(recipe, [override])
 
 
 def test_an_override_can_name_an_environment_and_take_a_table_out(recipe: Path) -> None:
     ids = {"game:Wordle-v0": 2.0, "remote:http://a.b#game:X": 0.5, "data:q.jsonl?grader=number": 3.0}
-    config = load_recipe(recipe, ["horizon=none", *(f'envs."{id}"={weight}' for id, weight in ids.items())])
+    config = resolve(recipe, ["horizon=none", *(f'envs."{id}"={weight}' for id, weight in ids.items())])
     assert config.horizon is None
     assert config.envs == {"game:GuessTheNumber-v0-easy": 1.0, **ids}
-    assert load_recipe(recipe, ["envs.game:Wordle-v0=2"]).envs["game:Wordle-v0"] == 2.0
+    assert resolve(recipe, ["envs.game:Wordle-v0=2"]).envs["game:Wordle-v0"] == 2.0
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_is_not_a_recipe_is_refused_and_blamed_even_if_there_are_overrides(
     if content is not None:
         (tmp_path / "own.toml").write_text(content)
     with pytest.raises(UsageError, match=said):
-        load_recipe(tmp_path / "own.toml", ["seed=1"])
+        resolve(tmp_path / "own.toml", ["seed=1"])
 
 
 def test_what_is_written_down_has_no_password(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_what_is_written_down_has_no_password(tmp_path: Path) -> None:
         'engine.urls=["http://me:pa55word@host:8000"]',
         'envs."remote:http://me:pa55word@host#a:B"=1.0',
     ]
-    config = load_recipe(tmp_path / "x.toml", overrides)
+    config = resolve(tmp_path / "x.toml", overrides)
     assert b"pa55word" in msgspec.json.encode(config)
     assert b"pa55word" not in msgspec.json.encode(recorded(config))
     assert recorded(config) == recorded(recorded(config))
@@ -146,7 +146,7 @@ def test_what_is_written_down_has_no_password(tmp_path: Path) -> None:
 )
 def test_a_wrong_override_is_blamed_and_not_the_recipe(overrides: list[str], said: str) -> None:
     with pytest.raises(UsageError) as raised:
-        load_recipe("cpu/guess", overrides)
+        resolve("cpu/guess", overrides)
     assert str(raised.value).startswith(said)
     assert "guess.toml" not in str(raised.value)
 
@@ -154,5 +154,5 @@ def test_a_wrong_override_is_blamed_and_not_the_recipe(overrides: list[str], sai
 @pytest.mark.parametrize("name", ["cpu/gues", "cpu/gues.toml", "guess", "/cpu/guess"])
 def test_a_misspelled_recipe_is_answered_with_the_nearest(name: str) -> None:
     with pytest.raises(UsageError, match=r"there is no recipe .*\. Did you mean cpu/guess") as raised:
-        load_recipe(name)
+        resolve(name)
     assert "cpu/maze" not in str(raised.value)

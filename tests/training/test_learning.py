@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from palestra.recipes.reading import load_recipe
+from palestra.recipes.reading import resolve
 from palestra.rollouts import rollout
 from palestra.training.assembly import assemble
 from palestra.training.trainer import Trainer
@@ -23,7 +23,7 @@ RISE = 0.08
 @pytest.mark.gate
 def test_a_warm_started_tiny_model_improves_in_a_few_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PALESTRA_HOME", str(tmp_path))
-    config = load_recipe(RECIPE, ["steps=20", "checkpoint_every=20", "entropy.start=0.03"])
+    config = resolve(RECIPE, ["steps=20", "checkpoint_every=20", "entropy.start=0.03"])
 
     async def score(trainer: Trainer) -> float:
         (env,) = config.envs

@@ -17,7 +17,7 @@ from palestra.recipes.play import Variant
 from palestra.recipes.reading import saved_config
 from palestra.registry import unregister
 from palestra.rollouts import read_trajectories
-from palestra.training import hook, load_recipe
+from palestra.training import hook, resolve
 from palestra.training.parts import check_parts, register_variants
 from palestra.training.record import read_metrics
 from palestra.trajectory import StopReason
@@ -76,7 +76,7 @@ def test_one_part_of_each_kind_is_trained_and_resumed(recipe: Path, tiny_model: 
         for one in members:
             assert one.turns[0].info["advantage"] == pytest.approx(2 * ((one.reward or 0.0) - mean), abs=1e-6)
 
-    assert saved_config(folder) == load_recipe(recipe, [f"model.path={tiny_model}", "steps=3"])
+    assert saved_config(folder) == resolve(recipe, [f"model.path={tiny_model}", "steps=3"])
     assert saved_config(folder).advantage.method == {"use": "own_parts.learning:centered", "scale": 2.0}
 
 
@@ -98,7 +98,7 @@ def test_one_part_of_each_kind_is_trained_and_resumed(recipe: Path, tiny_model: 
 def test_a_part_that_does_not_fit_is_refused_before_a_model_is_loaded(recipe: Path, override: str, said: str) -> None:
     sys.path.append(str(Path.cwd()))
     with pytest.raises(UsageError, match=re.escape(said)):
-        check_parts(load_recipe(recipe, [override]))
+        check_parts(resolve(recipe, [override]))
 
 
 @pytest.mark.parametrize(
@@ -138,6 +138,6 @@ def test_python_names_a_part_by_the_object(recipe: Path) -> None:
     sys.path.append(str(Path.cwd()))
     from own_parts.learning import centered  # type: ignore[import-not-found, unused-ignore]
 
-    assert hook(centered, scale=2.0) == load_recipe(recipe).advantage.method
+    assert hook(centered, scale=2.0) == resolve(recipe).advantage.method
     with pytest.raises(UsageError, match="define it at the top level"):
         hook(lambda groups, config: groups)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from palestra.cli.app import app
 from palestra.errors import UsageError
-from palestra.recipes.reading import find_recipe, load_recipe
+from palestra.recipes.reading import find_recipe, resolve
 from palestra.registry import list_envs, spec
 from palestra.training.algorithms.horizon import StepOutcome
 from palestra.training.estimate import _largest_micro_batch, estimate, model_size
@@ -26,7 +26,7 @@ def test_a_gpu_recipe_can_be_planned_without_weights(recipe: Path) -> None:
     done = CliRunner().invoke(app, ["train", str(recipe), "--dry-run"], catch_exceptions=False)
     assert done.exit_code == 0
     assert "(by its name)" in done.output
-    config = load_recipe(recipe)
+    config = resolve(recipe)
     for env in config.envs:
         spec(env)
     for env in config.evaluation.envs if config.evaluation else ():
@@ -36,7 +36,7 @@ def test_a_gpu_recipe_can_be_planned_without_weights(recipe: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", sorted((RECIPES / "cpu").glob("*.toml")), ids=lambda path: path.stem)
 def test_a_cpu_recipe_can_be_planned(recipe: Path) -> None:
-    plan = estimate(load_recipe(recipe))
+    plan = estimate(resolve(recipe))
     assert plan.turns >= 1
     assert 0 < sum(plan.memory.values()) < 16e9
 
@@ -51,12 +51,12 @@ class Gate:
 
 
 def test_the_plan_takes_the_longest_horizon_of_a_schedule_of_ones_own() -> None:
-    config = load_recipe("cpu/guess50", [f"horizon.default={__name__}:Gate"])
+    config = resolve("cpu/guess50", [f"horizon.default={__name__}:Gate"])
     assert estimate(config).turns == 6
 
 
 def test_memory_is_what_the_parameters_take() -> None:
-    plan = estimate(load_recipe(RECIPES / "gpu" / "scalinginter-search-qwen2.5-7b.toml"))
+    plan = estimate(resolve(RECIPES / "gpu" / "scalinginter-search-qwen2.5-7b.toml"))
     assert plan.model.parameters == 7e9
     assert plan.memory == {"weights": 28e9, "gradients": 28e9, "optimizer": 56e9, "reference": 28e9}
     assert plan.learner.on_each_of(8) == 140e9 / 8
@@ -65,14 +65,14 @@ def test_memory_is_what_the_parameters_take() -> None:
 
 @pytest.mark.parametrize(("name", "size"), [("a/Qwen3-4B-Base", 4e9), ("x-1.7b", 1.7e9), ("SmolLM2-135M-Instruct", 135e6)])
 def test_a_name_states_a_size(name: str, size: float) -> None:
-    config = load_recipe("cpu/guess", [f"model.path={name}"])
+    config = resolve("cpu/guess", [f"model.path={name}"])
     assert model_size(config, 1).parameters == size
 
 
 @pytest.mark.slow
 def test_the_plan_takes_the_micro_batch_that_the_packer_makes() -> None:
     def activations(*changes: str) -> float:
-        return estimate(load_recipe("cpu/guess", list(changes))).memory["activations"]
+        return estimate(resolve("cpu/guess", list(changes))).memory["activations"]
 
     whole = activations()
     assert activations("minibatches=12") < 0.9 * whole  # fewer episodes per update than positions
@@ -86,19 +86,19 @@ def one_policy(setup: object) -> str:
 
 def test_earlier_weights_of_an_opponent_need_memory_and_disk() -> None:
     changes = ['opponent.players=["first", "second"]', "keep=2", "checkpoint_every=10", "opponent.every=20", "opponent.pool=3"]
-    alone, opposed = estimate(load_recipe("cpu/guess")), estimate(load_recipe("cpu/guess", changes))
+    alone, opposed = estimate(resolve("cpu/guess")), estimate(resolve("cpu/guess", changes))
     folders = 3 + 1 + 1 + 1  # the pool, one that a resume goes back by, the current one, and one that is being written
     assert opposed.memory["opponent"] == opposed.memory["engine"]
     assert opposed.opponents == folders * opposed.memory["engine"]
     assert opposed.disk == 3 * opposed.checkpoint + opposed.opponents
     assert alone.opponents == 0
     assert "opponents" in opposed.lines()[-1]
-    own = estimate(load_recipe("cpu/guess", ['opponent.players=["first", "second"]', f"opponent.kind={__name__}:one_policy"]))
+    own = estimate(resolve("cpu/guess", ['opponent.players=["first", "second"]', f"opponent.kind={__name__}:one_policy"]))
     assert own.opponents == 0
 
 
 def test_a_segment_is_no_longer_than_the_context_of_the_model() -> None:
-    config = load_recipe("cpu/guess", ["play.max_tokens=4096", "prompt.shots=2"])
+    config = resolve("cpu/guess", ["play.max_tokens=4096", "prompt.shots=2"])
     free, bound = (_largest_micro_batch(config, 8, longest) for longest in (None, 2048))
     assert free.length > 2 * 8 * 4096
     assert bound.length == 2048
@@ -111,14 +111,14 @@ def test_a_family_without_a_plan_gets_the_size_of_its_name_and_the_reason(tmp_pa
 
     folder = tmp_path / "gpt2-124m"
     transformers.GPT2Config(n_embd=64, n_layer=2, n_head=2, vocab_size=64).save_pretrained(folder)
-    plan = estimate(load_recipe("cpu/guess", [f"model.path={folder}"]))
+    plan = estimate(resolve("cpu/guess", [f"model.path={folder}"]))
     assert plan.model.parameters == 124e6
     assert "not known here: GPT2Model has no attribute layers)" in "\n".join(plan.lines())
 
 
 @pytest.mark.slow
 def test_ranks_share_parameters_and_gather_a_layer_at_a_time() -> None:
-    plan = estimate(load_recipe("cpu/guess"))
+    plan = estimate(resolve("cpu/guess"))
     shared = sum(plan.memory[name] for name in ("weights", "gradients", "optimizer"))
     rest = sum(plan.memory.values()) - shared
     assert plan.learner.on_each_of(1) == shared + rest
@@ -149,7 +149,7 @@ def test_adapters_are_counted_from_the_shapes_of_the_layers(monkeypatch: pytest.
     monkeypatch.setattr("palestra.training.estimate._settings", lambda path: None)  # as on a machine without the model
 
     def trained(path: str, **lora: object) -> float:
-        config = load_recipe(RECIPES / "gpu" / "scalinginter-web-qwen2.5-7b.toml", [f"model.path={path}", "model.lora.rank=64"])
+        config = resolve(RECIPES / "gpu" / "scalinginter-web-qwen2.5-7b.toml", [f"model.path={path}", "model.lora.rank=64"])
         lora_settings = msgspec.structs.replace(config.model.lora, **lora)  # type: ignore[type-var]
         return model_size(
             msgspec.structs.replace(config, model=msgspec.structs.replace(config.model, lora=lora_settings)), 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from palestra.training import TrainConfig, load_recipe
+from palestra.training import TrainConfig, resolve
 from palestra.training.writers import writing
 
 pytestmark = pytest.mark.torch
@@ -26,7 +26,7 @@ class Lines:
 
 
 def test_the_folder_is_there_when_a_writer_is_made(tmp_path: Path) -> None:
-    config = load_recipe("cpu/guess", [f"writers=['{__name__}:Lines']"])
+    config = resolve("cpu/guess", [f"writers=['{__name__}:Lines']"])
     shown: list[int] = []
     with writing(config, tmp_path / "new" / "run", lambda metrics: shown.append(metrics["step"])) as write:
         write({"step": 1})

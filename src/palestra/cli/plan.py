@@ -97,11 +97,11 @@ def _by_size(size: str, gpu_memory: float) -> GpuMemory:
 def _of_recipe(recipe: Path, overrides: list[str], gpu_memory: float) -> tuple[GpuMemory, int, int]:
     """Return what the recipe's dry run estimates, its most turns, and its most tokens per turn."""
     try:
-        from palestra.recipes.reading import load_recipe
+        from palestra.recipes.reading import resolve
         from palestra.training.estimate import estimate
     except ImportError:
         raise MissingExtra(f"the plan of a recipe needs torch and transformers: {how_to_install('train')}") from None
-    config = load_recipe(recipe, overrides)
+    config = resolve(recipe, overrides)
     estimated = estimate(config)
     memory = GpuMemory(estimated.model.parameters, estimated.learner, gpu_memory)
     return memory, estimated.turns, config.play.max_tokens

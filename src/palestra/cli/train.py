@@ -64,11 +64,11 @@ def train_command(
         transformers = import_uninterrupted("transformers")
     except ImportError:
         raise MissingExtra(f"training needs torch and transformers: {how_to_install('train')}") from None
-    from palestra.recipes.reading import load_recipe
+    from palestra.recipes.reading import resolve
     from palestra.training.record import read_metrics
 
     transformers.utils.logging.disable_progress_bar()
-    config = _with_writers(load_recipe(recipe, overrides or []), tensorboard=tensorboard, wandb=wandb)
+    config = _with_writers(resolve(recipe, overrides or []), tensorboard=tensorboard, wandb=wandb)
     _import_parts(config)
     folder = out or run_folder(recipe, overrides or [])
     if dry_run:

@@ -6,6 +6,6 @@ papers in ``presets``.
 """
 
 from palestra.recipes.config import TrainConfig
-from palestra.recipes.reading import load_recipe
+from palestra.recipes.reading import resolve
 
-__all__ = ["TrainConfig", "load_recipe"]
+__all__ = ["TrainConfig", "resolve"]

@@ -1,4 +1,4 @@
-"""Read recipes: TOML files that become a ``TrainConfig``, with overrides by dotted name.
+"""``resolve``: a recipe, such as a TOML file, becomes a ``TrainConfig``, with its preset and overrides by dotted name.
 
     palestra train recipe.toml learner.learning_rate=1e-5 advantage.method=grpo warm_start=none
     palestra train recipe.toml advantage.method=my_package:scaled advantage.method.scale=2
@@ -26,7 +26,7 @@ from palestra.errors import UsageError
 from palestra.foundation.confidential import mask_url
 from palestra.recipes.config import TrainConfig
 
-__all__ = ["FREE", "find_recipe", "kept", "load_recipe", "names", "presets", "recorded", "saved_config"]
+__all__ = ["FREE", "find_recipe", "kept", "names", "presets", "recorded", "resolve", "saved_config"]
 
 _SHIPPED = Path(__file__).parent / "files"
 _PRESETS = Path(__file__).parent / "presets"
@@ -42,50 +42,60 @@ FREE = (
 """Keys that may change when a run is resumed: none of them changes the result of a finished step."""
 
 
-def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
-    """Read the configuration in ``path`` and apply ``overrides``.
+def resolve(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> TrainConfig:
+    """Return the configuration of ``recipe``, with its preset, ``overrides`` and every default filled in.
+
+    Every bound is checked, and that every short name of a part exists. Nothing that the recipe names is imported.
 
     Args:
-        path: A TOML file, or the name of a shipped recipe such as ``cpu/guess``.
+        recipe: A TOML file, the name of a shipped recipe such as ``cpu/guess``, or the tables of a recipe as a mapping.
         overrides: Texts such as ``"learner.learning_rate=1e-5"``, applied in this order.
 
     Raises:
-        UsageError: The file is not a recipe, or a key or value in it is wrong. The message names the key.
+        UsageError: This is not a recipe, or a key or value in it is wrong. The message names the key.
 
     """
-    path = find_recipe(Path(path))
-    data = _read(path, "a recipe")
-    chosen = [override for override in overrides if override.startswith("preset=")]
-    for override in chosen:
-        _override(data, override)
+    if isinstance(recipe, Mapping):
+        name, folder, data = "the recipe", Path(), _copied(recipe)
+    else:
+        path = find_recipe(Path(recipe))
+        name, folder, data = str(path), path.parent, _read(path, "a recipe")
+    for override in overrides:
+        if override.startswith("preset="):
+            _override(data, override)
     if isinstance(data.get("preset"), str):
-        data = _merged(_read(_find_preset(data["preset"], path.parent), "a preset"), data)
+        data = _merged(_read(_find_preset(data["preset"], folder), "a preset"), data)
     for override in overrides:  # after the preset, so that ``none`` removes a key of the preset as well
         _override(data, override)
     _check_names(data, TrainConfig, "")
     try:
         return msgspec.convert(data, TrainConfig)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{_to_blame(path, overrides, str(error))}: {_in_words(str(error))}") from None
+        raise UsageError(f"{_to_blame(recipe, name, overrides, str(error))}: {_in_words(str(error))}") from None
 
 
-def _to_blame(path: Path, overrides: Sequence[str], problem: str) -> str:
-    """Name what holds the wrong value: the override of its key, all overrides if the file alone is right, or the file."""
-    wrong = _place_of(problem)
+def _copied(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables, which overrides may change, without those of the caller."""
+    return {key: _copied(value) if isinstance(value, Mapping) else value for key, value in tables.items()}
+
+
+def _to_blame(recipe: str | Path | Mapping[str, Any], name: str, overrides: Sequence[str], problem: str) -> str:
+    """Name what holds the wrong value: the override of its key, all overrides if the recipe alone is right, or the recipe."""
+    wrong = _key_in(problem)
     for override in overrides:
         key = ".".join(_keys(override.partition("=")[0]))
         if wrong and (wrong == key or wrong.startswith((f"{key}.", f"{key}["))):
             return f'the override "{override}"'
     if not overrides:
-        return str(path)
+        return name
     try:
-        load_recipe(path)
+        resolve(recipe)
     except UsageError:
-        return f"{path} with {' '.join(overrides)}"
+        return f"{name} with {' '.join(overrides)}"
     return f"with {' '.join(overrides)}"
 
 
-def _place_of(problem: str) -> str:
+def _key_in(problem: str) -> str:
     """The dotted key in an error of msgspec; empty if it has none."""
     return problem.partition(" - at ")[2].strip("`").removeprefix("$").removeprefix(".")
 
@@ -106,10 +116,10 @@ def presets() -> dict[str, Path]:
 
 def _find_preset(name: str, beside: Path) -> Path:
     shipped = presets()
-    own = beside / name
-    if name not in shipped and not own.is_file():
+    file = beside / name
+    if name not in shipped and not file.is_file():
         raise UsageError(f'there is no preset "{name}": name a TOML file, or one of {", ".join(shipped)}')
-    return shipped.get(name, own)
+    return shipped.get(name, file)
 
 
 def _merged(defaults: dict[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,14 +136,13 @@ def find_recipe(path: Path) -> Path:
     if path.exists():
         return path
     shipped = {file.relative_to(_SHIPPED).with_suffix(""): file for file in sorted(_SHIPPED.rglob("*.toml"))}
-    found = shipped.get(path.with_suffix("") if path.suffix == ".toml" else path)
-    if found is None:
+    typed = path.with_suffix("") if path.suffix == ".toml" else path
+    if typed not in shipped:
         names = [str(name) for name in shipped]
-        typed = str(path.with_suffix("") if path.suffix == ".toml" else path)
-        near = difflib.get_close_matches(typed, names, 3, 0.75) or [name for name in names if name.endswith(f"/{typed}")]
+        near = difflib.get_close_matches(str(typed), names, 3, 0.75) or [name for name in names if name.endswith(f"/{typed}")]
         hint = f"Did you mean {' or '.join(near)}?" if near else f"Name a TOML file, or one of {', '.join(names)}."
         raise UsageError(f"there is no recipe {path}. {hint}")
-    return found
+    return shipped[typed]
 
 
 def names(kind: type[msgspec.Struct] = TrainConfig, prefix: str = "") -> Iterator[tuple[str, msgspec.structs.FieldInfo]]:
@@ -184,22 +193,22 @@ def _masked(value: Any) -> Any:
 
 def _in_words(problem: str) -> str:
     """Rewrite an error of msgspec so that it begins with the dotted key."""
-    what, place = problem.partition(" - at ")[0], _place_of(problem)
-    choices = next((_choices(field.type) for name, field in names() if name == place), [])
+    what, key = problem.partition(" - at ")[0], _key_in(problem)
+    choices = next((_choices(field.type) for name, field in names() if name == key), [])
     if what.startswith("Invalid enum value") and choices:
         what += f", expected one of {', '.join(choices)}"
     # An error that a part raised itself names its key already.
-    return f"{place}: {what[:1].lower()}{what[1:]}" if place and not what.startswith(place) else what
+    return f"{key}: {what[:1].lower()}{what[1:]}" if key and not what.startswith(key) else what
 
 
 # --------------------------------------------------------------------------------------------------------------- overrides
 
 
 def _override(data: dict[str, Any], override: str) -> None:
-    found = re.fullmatch(r'((?:"[^"]*"|[^=])+)=(.*)', override, re.DOTALL)  # a name in quotes may contain "="
-    if found is None:
+    parts = re.fullmatch(r'((?:"[^"]*"|[^=])+)=(.*)', override, re.DOTALL)  # a name in quotes may contain "="
+    if parts is None:
         raise UsageError(f'an override looks like learner.learning_rate=1e-5, got "{override}"')
-    name, text = found.groups()
+    name, text = parts.groups()
     *parents, last = keys = _keys(name)
     if text == "none":
         _remove(data, keys)
@@ -265,7 +274,7 @@ def _check_names(data: Mapping[str, Any], kind: type[msgspec.Struct], prefix: st
 
 def _raise_unknown(name: str, siblings: Sequence[str]) -> None:
     last = name.rpartition(".")[2]
-    elsewhere = [one for one, _ in names() if one.rpartition(".")[2] == last]
+    elsewhere = [key for key, _ in names() if key.rpartition(".")[2] == last]
     near = difflib.get_close_matches(name, siblings, 1, 0.8) or elsewhere[:3]
     hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(sorted(siblings))}."
     raise UsageError(f'a recipe has no "{name}". {hint}')
@@ -285,5 +294,5 @@ def _structs(kind: Any) -> list[type[msgspec.Struct]]:
     if typing.get_origin(kind) is Annotated:
         return _structs(typing.get_args(kind)[0])
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
-        return [one for option in typing.get_args(kind) for one in _structs(option)]
+        return [table for option in typing.get_args(kind) for table in _structs(option)]
     return [kind] if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else []

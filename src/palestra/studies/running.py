@@ -29,7 +29,7 @@ from palestra.evaluation.versions import package_versions
 from palestra.foundation.seeding import derive_seed
 from palestra.inference.models import find_model
 from palestra.recipes.config import TrainConfig
-from palestra.recipes.reading import load_recipe
+from palestra.recipes.reading import resolve
 from palestra.registry import make
 from palestra.rollouts import rollout
 from palestra.studies.packing import read_packed
@@ -170,7 +170,7 @@ def play_reference(folder: Path, study: Study, environment: str, player: str, lo
 def _config(folder: Path, study: Study, cell: Cell) -> TrainConfig:
     local = folder / study.environments[cell.environment].recipe
     path = local if local.exists() else Path(study.environments[cell.environment].recipe)
-    config = load_recipe(path, study.overrides_of(cell))
+    config = resolve(path, study.overrides_of(cell))
     register_variants(config.variants)
     return config
 

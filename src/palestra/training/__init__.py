@@ -13,14 +13,14 @@ Importing this package does not import torch, so the mathematics can be read, te
 from typing import TYPE_CHECKING, Any
 
 from palestra.foundation.references import hook
-from palestra.recipes import TrainConfig, load_recipe
+from palestra.recipes import TrainConfig, resolve
 
 if TYPE_CHECKING:
     from palestra.training.algorithms.advantage import Credit
     from palestra.training.export import export_model
     from palestra.training.run import train
 
-__all__ = ["Credit", "TrainConfig", "export_model", "hook", "load_recipe", "train"]
+__all__ = ["Credit", "TrainConfig", "export_model", "hook", "resolve", "train"]
 
 
 def __getattr__(name: str) -> Any:
@@ -33,4 +33,9 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(f"palestra.training.{homes[name]}"), name)
+    if name == "load_recipe":
+        import warnings
+
+        warnings.warn("palestra.training.load_recipe is now palestra.training.resolve", DeprecationWarning, stacklevel=2)
+        return resolve
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -31,7 +31,7 @@ from palestra.inference.models import build_tiny
 from palestra.recipes.config import TrainConfig
 from palestra.recipes.learner import LearnerConfig, PackingConfig
 from palestra.recipes.model import LoraSettings, ModelConfig
-from palestra.recipes.reading import load_recipe
+from palestra.recipes.reading import resolve
 from palestra.training.export import export_model
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner
@@ -316,11 +316,11 @@ def _learns(machine: Machine) -> str:
     small = machine.device == "cpu" and machine.asked is None
     wanted = [f"steps={_STEPS}", f"checkpoint_every={_STEPS}"]
     if small:
-        config = load_recipe("cpu/guess", [*wanted, "entropy.start=0.03", "engine.batch=128"])
+        config = resolve("cpu/guess", [*wanted, "entropy.start=0.03", "engine.batch=128"])
     else:
         own = [f"model.path={machine.model}", f"model.device={machine.device}", "warm_start=none", "play.max_tokens=256"]
         own += [f"envs={{{GAME!r} = 1.0}}", "variants=none", "learner.learning_rate=2e-6", "learner.decay=none", "entropy=none"]
-        config = load_recipe("cpu/guess", [*wanted, *own, "minibatches=2", "epochs=1"])
+        config = resolve("cpu/guess", [*wanted, *own, "minibatches=2", "epochs=1"])
     train(config, machine.trained, check=False)
     rewards = [line["reward"] for line in read_metrics(machine.trained)]
     first, last = float(np.mean(rewards[:3])), float(np.mean(rewards[-3:]))

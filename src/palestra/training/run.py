@@ -52,7 +52,7 @@ def train(
     """Train ``config`` in ``folder`` to its last step, or resume it there. Blocks until the run ends; also works in a notebook.
 
     Args:
-        config: The run, for example from ``load_recipe``. It names parts of your own by ``palestra.training.hook``.
+        config: The run, for example from ``resolve``. It names parts of your own by ``palestra.training.hook``.
         folder: The run folder. It must be empty, absent, or hold this very run. A run that it holds is resumed.
         check: Whether to try model, chat template and environments together before the first step.
         show: Called with the metrics of every step, beside the ``writers`` of the configuration.
@@ -66,8 +66,8 @@ def train(
             imported, or the check found an error that would make the run useless.
 
     Example:
-        >>> from palestra.training import load_recipe, train
-        >>> config = load_recipe("cpu/guess", ["steps=20", "advantage.method=grpo"])
+        >>> from palestra.training import resolve, train
+        >>> config = resolve("cpu/guess", ["steps=20", "advantage.method=grpo"])
         >>> trainer = train(config, "runs/guess", show=lambda metrics: print(metrics["step"], metrics["reward"]))
 
     """
