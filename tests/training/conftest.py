@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 _HAS_TORCH = find_spec("torch") is not None and find_spec("transformers") is not None
-_NEED_TORCH = ("config", "experience", "learner", "loss", "ranks", "trainer")
+_NEED_TORCH = ("experience", "learner", "loss", "ranks", "trainer")
 
 collect_ignore = [] if _HAS_TORCH else [f"test_{name}.py" for name in _NEED_TORCH]
 

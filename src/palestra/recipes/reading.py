@@ -26,9 +26,10 @@ from palestra.errors import UsageError
 from palestra.foundation.confidential import mask_url
 from palestra.recipes.config import TrainConfig
 
-__all__ = ["FREE", "find_recipe", "kept", "names", "presets", "recorded", "resolve", "saved_config"]
+__all__ = ["FREE", "RECIPES", "find_recipe", "kept", "names", "presets", "recorded", "resolve", "saved_config"]
 
-_SHIPPED = Path(__file__).parent / "files"
+RECIPES = Path(__file__).parent / "files"
+"""The folder of the shipped recipes."""
 _PRESETS = Path(__file__).parent / "presets"
 
 FREE = (
@@ -135,7 +136,7 @@ def find_recipe(path: Path) -> Path:
     """Return ``path`` if it exists, otherwise the shipped recipe of that name, with or without ``.toml``."""
     if path.exists():
         return path
-    shipped = {file.relative_to(_SHIPPED).with_suffix(""): file for file in sorted(_SHIPPED.rglob("*.toml"))}
+    shipped = {file.relative_to(RECIPES).with_suffix(""): file for file in sorted(RECIPES.rglob("*.toml"))}
     typed = path.with_suffix("") if path.suffix == ".toml" else path
     if typed not in shipped:
         names = [str(name) for name in shipped]

@@ -1,18 +1,18 @@
 """Recipes: TOML, dotted overrides, and mistakes told in the user's words."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import msgspec
 import pytest
 
+import palestra.training
 from palestra.errors import UsageError
 from palestra.recipes.algorithms import Anneal
 from palestra.recipes.config import TrainConfig
 from palestra.recipes.reading import recorded, resolve
 from palestra.training.algorithms.horizon import Stepwise, schedule_of
-
-pytestmark = pytest.mark.torch
 
 RECIPE = """
 steps = 10
@@ -46,6 +46,20 @@ def test_a_recipe_is_resolved_and_can_be_read_back(recipe: Path) -> None:
     assert config.horizon is not None
     assert schedule_of(config.horizon, "game:x") == Stepwise((5, 10), 100)
     assert msgspec.json.decode(msgspec.json.encode(config), type=TrainConfig) == config
+
+
+def test_a_mapping_is_resolved_as_a_file_is_and_stays_as_it_was(recipe: Path) -> None:
+    tables = tomllib.loads(RECIPE)
+    overrides = ["preset=dapo", "advantage.epsilon=0.5", "horizon=none"]
+    assert resolve(tables, overrides) == resolve(recipe, overrides)
+    assert tables == tomllib.loads(RECIPE)
+    with pytest.raises(UsageError, match=r"^the recipe: steps: expected"):
+        resolve({**tables, "steps": 0})
+
+
+def test_the_name_that_resolve_had_before_still_works_and_names_it() -> None:
+    with pytest.warns(DeprecationWarning, match=r"palestra\.training\.resolve"):
+        assert palestra.training.load_recipe is resolve
 
 
 def test_overrides_are_dotted_names(recipe: Path) -> None:

@@ -8,8 +8,6 @@ import pytest
 from palestra.errors import UsageError
 from palestra.recipes.reading import kept, presets, resolve, saved_config
 
-pytestmark = pytest.mark.torch
-
 PLAIN = """
 steps = 3
 [model]
