@@ -15,7 +15,8 @@ from palestra.errors import UsageError
 from palestra.foundation.home import new_model
 from palestra.inference.servers.publishing import PolicyWeights, PublishedWeights
 from palestra.recipes.model import ModelConfig
-from palestra.training import TrainConfig, export_model, train, trainer
+from palestra.training import TrainConfig, export_model, train
+from palestra.training.heldout import HeldOut
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.state import StateReader
 
@@ -133,7 +134,7 @@ def _evaluated(config: TrainConfig, folder: Path, scores: list[float], monkeypat
     async def scored(*_: Any) -> dict[str, float]:
         return {"score": next(rest), "coverage": 1.0}
 
-    monkeypatch.setattr(trainer, "evaluate_held_out", scored)
+    monkeypatch.setattr(HeldOut, "scores", scored)
     said: list[str] = []
     train(config, folder, check=False, say=said.append)
     return said

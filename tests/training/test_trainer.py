@@ -123,7 +123,7 @@ def crash_in(name: str, step: int, *, after: bool) -> Callable[[Trainer], None]:
     """Make ``Trainer.<name>`` crash at its ``step``-th call, before or after it has done its work."""
 
     def arm(trainer: Trainer) -> None:
-        owner = next(one for one in (trainer, trainer.checkpoints, trainer.record) if hasattr(one, name))
+        owner = next(one for one in (trainer, trainer.accounts, trainer.checkpoints, trainer.record) if hasattr(one, name))
         original, calls = getattr(owner, name), itertools.count(1)
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -148,7 +148,7 @@ def undisturbed(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> s
 @pytest.mark.parametrize(
     ("name", "call", "after"),
     [
-        *(("_play", 1, False), ("_prepare", 2, True), ("_learn", 3, True), ("_account", 2, True), ("_account", 4, False)),
+        *(("_play", 1, False), ("_prepare", 2, True), ("_learn", 3, True), ("enter_step", 2, True), ("enter_step", 4, False)),
         *(("begin", 1, True), ("commit", 1, False), ("commit", 1, True), ("commit", 2, True), ("sample", 2, False)),
         ("add", 3, True),
     ],
@@ -234,7 +234,7 @@ def test_invalid_episodes_reach_neither_curves_nor_horizons_and_the_accounts_agr
     trainer = train(config(tiny_model, envs={"test:Poisoned-v0": 1.0}, steps=1), tmp_path)
     (line,) = (msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines())
     assert (line["reward"], line["success"], line["invalid/reward_huge"]) == (1.0, 0.0, 2)
-    ((outcome,),) = trainer.outcomes.values()
+    ((outcome,),) = trainer.accounts.outcomes.values()
     assert (outcome.episodes, outcome.successes) == (2, 0)
     # One member in two is too few for its group.
     assert (line["members/invalid"], line["members/dropped"], line["members/failed"]) == (2, 2, 0)

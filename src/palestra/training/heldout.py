@@ -7,7 +7,7 @@ The score is the environment's own: neither ``play.grader`` nor ``play.group_rew
     run/evaluations/step-00000008/   what ``palestra eval`` writes, with the weights after step 8
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,11 +15,10 @@ import msgspec
 from palestra.core import Policy
 from palestra.durable import Inside
 from palestra.evaluation import evaluate_async
-from palestra.recipes.config import TrainConfig
-from palestra.recipes.play import EvaluationSettings
+from palestra.recipes.play import EvaluationSettings, PlaySettings
 from palestra.training.tasks import held_out_seed
 
-__all__ = ["EVALUATIONS", "Progress", "evaluate_held_out"]
+__all__ = ["EVALUATIONS", "HeldOut", "Progress"]
 
 EVALUATIONS = "evaluations"
 
@@ -52,26 +51,79 @@ class Progress(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, worse=self.worse + 1)
 
 
-async def evaluate_held_out(
-    config: TrainConfig, settings: EvaluationSettings, policy: Policy, folder: Path, step: int
-) -> Mapping[str, float]:
-    """Play the held-out tasks with the weights after ``step`` and return the score, its interval and the coverage."""
-    report = await evaluate_async(
-        list(settings.envs or config.envs),
-        policy,
-        n=settings.n,
-        out=(Inside(folder) / EVALUATIONS / f"step-{step:08d}").checked(),
-        seed=held_out_seed(config),
-        concurrency=config.play.concurrency,
-        deadline=config.play.deadline,
-    )
-    suite = report.suite
-    numbers = {"coverage": suite.scored / max(suite.issued, 1)}
-    if suite.score is not None:
-        numbers |= {"score": suite.score.mean, "low": suite.score.low, "high": suite.score.high}
-    if suite.success is not None:
-        numbers |= {"success": suite.success.mean}
-    if suite.partial is not None:  # of the episodes that have a score: ``coverage`` says how many
-        means = {"score": suite.partial.score, "success": suite.partial.success}
-        numbers |= {f"partial_{name}": mean.mean for name, mean in means.items() if mean is not None}
-    return numbers
+class HeldOut:
+    """The evaluations of a run and the best of them. Without ``settings`` nothing is evaluated."""
+
+    def __init__(
+        self,
+        settings: EvaluationSettings | None,
+        envs: Sequence[str],
+        seed: int,
+        play: PlaySettings,
+        folder: Path,
+        say: Callable[[str], None],
+    ) -> None:
+        """``envs`` and ``seed`` are those of the run; ``say`` is called with notes for the user."""
+        self._settings = settings
+        self._envs = envs
+        self._seed = held_out_seed(seed)
+        self._play = play
+        self._folder = folder
+        self._say = say
+        self.progress = Progress().under(settings)
+        self._said_why = False
+
+    async def evaluate(self, policy: Policy, done: int) -> dict[str, float]:
+        """Play the held-out tasks after ``done`` steps, compare the result with the best one so far, and return its metrics."""
+        assert self._settings is not None
+        scores = await self.scores(self._settings, policy, done)
+        self.progress = self.progress.after(done, scores.get(self._settings.metric))
+        return {f"evaluation/{name}": value for name, value in scores.items()}
+
+    def say_scores(self, metrics: Mapping[str, float]) -> None:
+        """Say what was measured before the first step."""
+        scores = [f"{name.partition('/')[2]} {value:.3f}" for name, value in metrics.items() if not name.endswith("coverage")]
+        self._say(f"before the first step: {', '.join(scores) or 'no episode was scored'}")
+
+    def is_best(self, done: int) -> bool:
+        """Whether the checkpoint after ``done`` steps is to be kept as the best one."""
+        return self._settings is not None and self._settings.keep_best and self.progress.best_step == done
+
+    def gave_up(self) -> bool:
+        """Whether the last evaluations were no better than an earlier one, so that the run ends. Says so once."""
+        patience = self._settings.patience if self._settings is not None else None
+        if patience is None or self.progress.worse < patience:
+            return False
+        if not self._said_why:
+            best = f"{self.progress.best:.3f} after step {self.progress.best_step}"
+            self._say(f"the run ends early: {self.progress.worse} evaluations in a row were not better than {best}")
+        self._said_why = True
+        return True
+
+    def resume(self, saved: Progress) -> None:
+        """Continue after the progress that a checkpoint holds."""
+        self.progress = saved.under(self._settings)
+        if self.progress is not saved and saved.best is not None:
+            self._say("evaluation.metric or evaluation.temperature has changed: the best checkpoint is chosen anew")
+
+    async def scores(self, settings: EvaluationSettings, policy: Policy, done: int) -> Mapping[str, float]:
+        """Play the held-out tasks and return the score, its interval and the coverage."""
+        report = await evaluate_async(
+            list(settings.envs or self._envs),
+            policy,
+            n=settings.n,
+            out=(Inside(self._folder) / EVALUATIONS / f"step-{done:08d}").checked(),
+            seed=self._seed,
+            concurrency=self._play.concurrency,
+            deadline=self._play.deadline,
+        )
+        suite = report.suite
+        numbers = {"coverage": suite.scored / max(suite.issued, 1)}
+        if suite.score is not None:
+            numbers |= {"score": suite.score.mean, "low": suite.score.low, "high": suite.score.high}
+        if suite.success is not None:
+            numbers |= {"success": suite.success.mean}
+        if suite.partial is not None:  # of the episodes that have a score: ``coverage`` says how many
+            means = {"score": suite.partial.score, "success": suite.partial.success}
+            numbers |= {f"partial_{name}": mean.mean for name, mean in means.items() if mean is not None}
+        return numbers

@@ -123,15 +123,15 @@ def _or_else(weights: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) 
     return weights if weights.any() else others
 
 
-def held_out_seed(config: TrainConfig) -> int:
-    """Return the seed of the held-out tasks."""
-    return derive_seed(config.seed, "evaluation") % 2**31
+def held_out_seed(seed: int) -> int:
+    """Return the seed of the held-out tasks in a run with ``seed``."""
+    return derive_seed(seed, "evaluation") % 2**31
 
 
 def held_out_panel(config: TrainConfig) -> Panel | None:
     """Return the tasks of every evaluation of the run; ``None`` if nothing is evaluated."""
     settings = config.evaluation
-    return None if settings is None else Panel.of(settings.envs or tuple(config.envs), settings.n, held_out_seed(config))
+    return None if settings is None else Panel.of(settings.envs or tuple(config.envs), settings.n, held_out_seed(config.seed))
 
 
 def data_digests(config: TrainConfig) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """The training loop. ``Trainer.step`` is the whole of it: prepare, learn, publish, evaluate, account, record.
 
+``accounts`` knows the fate of every episode, ``heldout`` evaluates and says which step was the best.
+
 A step learns from ``play.tasks`` groups. ``stream`` plays groups ahead of the learner, and ``admission`` decides which of them
 are started and which a step takes. New weights reach running episodes between two tokens, and no episode is thrown away. With a
 staleness of 0 the groups of a step start when the step before it has published its weights: synchronous training.
@@ -20,7 +22,6 @@ and checkpoint n holds the state after n steps.
 
 import asyncio
 import time
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -35,7 +36,7 @@ import numpy as np
 from palestra.core import AsyncEnv, Engine
 from palestra.durable import Inside
 from palestra.durable.checkpoint import Checkpoints, Manifest
-from palestra.durable.ledger import BEGINNING, Ledger, LedgerPosition, State
+from palestra.durable.ledger import BEGINNING, Ledger, LedgerPosition
 from palestra.errors import SchemaError, UsageError
 from palestra.foundation.seeding import derive, derive_seed
 from palestra.foundation.telemetry import span
@@ -53,22 +54,23 @@ from palestra.rollouts import (
     grouped_by_task,
     play_episodes,
 )
+from palestra.training.accounts import Accounts
 from palestra.training.admission import Admission
 from palestra.training.algorithms.horizon import Schedule, StepOutcome, schedule_of, turns_at
 from palestra.training.algorithms.validity import SampleLimits, quarantine
 from palestra.training.difficulty import RowOutcome
-from palestra.training.experience import USED, Experience, any_used, prepare
-from palestra.training.heldout import Progress, evaluate_held_out
+from palestra.training.experience import Experience, any_used, prepare
+from palestra.training.heldout import HeldOut, Progress
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner
 from palestra.training.opponents import Opponents
 from palestra.training.record import RunRecord
 from palestra.training.rescoring import Rescoring
 from palestra.training.stream import GroupStream, PlayedTask, read_kept, write_kept
-from palestra.training.summary import StepClock, solved, summarize
+from palestra.training.summary import StepClock, summarize
 from palestra.training.tasks import KnownOutcomes, TrainingTasks
 from palestra.training.teaching import check_context, taught, teacher_of
-from palestra.trajectory import Content, Task, Trajectory, TrajectoryGroup
+from palestra.trajectory import Content, Task, TrajectoryGroup
 from palestra.wrappers import TurnLimit
 
 __all__ = ["Trainer"]
@@ -110,10 +112,6 @@ class Trainer:
         self._rescoring = Rescoring(config.play.grader, config.play.group_reward)
         self._schedules: dict[str, Schedule] = {}
         self._places = Places(config.play.concurrency)
-        self._progress = Progress().under(config.evaluation)
-        self._said_why = False
-        self._replaced: list[float | None] = []
-        """Rewards of the tasks that were replaced since the last step; ``None`` for an episode that failed or is invalid."""
         self._entropy_coefficient = config.entropy_target.start if config.entropy_target is not None else 0.0
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,11 +120,10 @@ class Trainer:
         self.say = say
         """Called with notes for the user."""
         self._watch = SamplerWatch(say)
-        self.outcomes: dict[str, list[StepOutcome]] = defaultdict(list)
-        self.row_outcomes: dict[str, list[RowOutcome]] = defaultdict(list)
-        """Of finite environments, if ``play.difficulty`` needs them."""
+        self.held_out = HeldOut(config.evaluation, tuple(config.envs), config.seed, config.play, folder, say)
         self.checkpoints = Checkpoints(Inside(folder) / "checkpoints", config.keep)
         self.ledger = Ledger(Inside(folder) / "ledger")
+        self.accounts = Accounts(self.ledger, by_row=config.play.difficulty is not None)
         self.record = RunRecord(folder)
         self._thread = ThreadPoolExecutor(1, "learner")
         self.stream: GroupStream
@@ -146,11 +143,11 @@ class Trainer:
             await self._publish(first)
             await check_context(config.teacher, self.engine.context_length, config.play.deadline)
             if first == 0 and config.evaluation is not None and config.evaluation.at_start:
-                self._say_score(await self._evaluate(0))
+                self.held_out.say_scores(await self._evaluate(0))
             async with self.stream:
                 self._restore(first, kept)
                 for step in range(first, config.steps):
-                    if self.stop_requested or self._gave_up():
+                    if self.stop_requested or self.held_out.gave_up():
                         break
                     self.stream.start(step)
                     await self.step(step)
@@ -177,14 +174,15 @@ class Trainer:
         clock.lap("learn")
         await self._publish(step + 1)
         clock.lap("publish")
-        evaluated = await self._evaluate(step + 1) if self._is_evaluated(step) else {}
+        evaluation = self.config.evaluation
+        evaluated = await self._evaluate(step + 1) if evaluation is not None and self._due(step, evaluation.every) else {}
         clock.lap("evaluate")
-        self._account(step, groups, experience)
+        self.accounts.enter_step(step, groups, experience)
         self._watch.look(experience.measured.get("sampler/kl"), stale=bool(experience.staleness))
         metrics = {
             **summarize(groups, experience),
             **self.opponents.metrics(step, experience.counted(groups)),
-            **self._replacements(),
+            **(self.accounts.replacements() if self.config.partial.refill else {}),
             **learned,
             **evaluated,
             **clock.numbers(len(experience.batch.positions)),
@@ -194,8 +192,8 @@ class Trainer:
         self.show({"step": step + 1, **metrics})
         # The checkpoint comes last: a step that it holds is never repeated, so everything else must be written before.
         self._saving = 0.0
-        is_best = self._progress.best_step == step + 1 and self._keeps_best()
-        if self.stop_requested or is_best or self._gave_up() or self._due(step, self.config.checkpoint_every):
+        is_best = self.held_out.is_best(step + 1)
+        if self.stop_requested or is_best or self.held_out.gave_up() or self._due(step, self.config.checkpoint_every):
             began = time.perf_counter()
             if self.config.settle and not self.stop_requested:
                 await self.stream.settle()
@@ -233,10 +231,7 @@ class Trainer:
         """Play the groups ``numbers``, which start with weights of ``version``. Yield each when its last episode has ended."""
         tasks, play = [self.drawing.draw(number, self._known(number, version)) for number in numbers], self.config.play
         for number, task in zip(numbers, tasks, strict=True):
-            for name in (_name(number, member) for member in range(play.group_size)):
-                if self.ledger.state(name) is None:  # otherwise an earlier process issued it and did not finish it
-                    self.ledger.issue(name, task.env)
-                    self.ledger.lease(name)
+            self.accounts.issue(number, task.env, play.group_size)
         options = RolloutOptions(
             group_size=play.group_size,
             concurrency=play.concurrency,
@@ -265,22 +260,12 @@ class Trainer:
         limits = self.limits(self.config.steps, self.config.steps)
         if any_used(task.groups, partial, limits, self.config.play.shaping):
             return False
-        members = {member.member: member for group in task.groups for member in group.members}
-        for number, member in sorted(members.items()):
-            name = _name(task.number, number)
-            if member.stop.failed:
-                self.ledger.fail(name, member.failures[-1].kind, member.attempt)
-            else:
-                self.ledger.drop(name, "replaced")
-        for group, reasons in zip(task.groups, quarantine(task.groups, limits), strict=True):
-            for member, reason in zip(group.members, reasons, strict=True):
-                self._replaced.append(member.reward if reason is None else None)
+        self.accounts.enter_replaced(task, quarantine(task.groups, limits))
         return True
 
     def _known(self, number: int, version: int) -> KnownOutcomes:
         """What is known when the group may start at the earliest, so that a resumed run gets the same tasks and horizons."""
-        before = self._step_of(number, version) - self.config.steps_ahead
-        return KnownOutcomes.until(before, self.outcomes, self.row_outcomes)
+        return self.accounts.known(self._step_of(number, version) - self.config.steps_ahead)
 
     def _step_of(self, number: int, version: int) -> int:
         """The latest step that may take the group ``number``, if it starts with weights of ``version``."""
@@ -297,16 +282,16 @@ class Trainer:
         return (partial(ScheduledHorizon, turns_of=turns),)
 
     def _turns(self, env: str, number: int, version: int) -> int:
-        known = self._known(number, version).envs.get(env, ())
-        return turns_at(self._schedules[env], self._step_of(number, version), known)
+        outcomes = self._known(number, version).envs.get(env, ())
+        return turns_at(self._schedules[env], self._step_of(number, version), outcomes)
 
     def _prepare(self, step: int, groups: Sequence[TrajectoryGroup]) -> Experience:
         config, limits = self.config, self.limits(step, self.config.staleness)
-        found = prepare(groups, self.learner, config.advantage, config.partial, limits, config.play.shaping)
+        experience = prepare(groups, self.learner, config.advantage, config.partial, limits, config.play.shaping)
         if self._teacher is None or config.teacher is None:
-            return found
-        batch, measured = taught(found.batch, self._teacher, config.teacher)
-        return replace(found, batch=batch, measured={**found.measured, **measured})
+            return experience
+        batch, measured = taught(experience.batch, self._teacher, config.teacher)
+        return replace(experience, batch=batch, measured={**experience.measured, **measured})
 
     def _learn(self, step: int, experience: Experience) -> tuple[dict[str, float], Experience]:
         self.learner.seen = None
@@ -344,88 +329,31 @@ class Trainer:
         await self.engine.update_weights(weights, version)
         await self.opponents.follow(weights, version)
 
-    def _account(self, step: int, groups: Sequence[TrajectoryGroup], experience: Experience) -> None:
-        """Write every episode's outcome into the ledger and every environment's outcome into the statistics.
-
-        An episode of several players has several trajectories and one entry: it was used if any of them was.
-        """
-        outcomes: dict[str, list[tuple[Trajectory, str]]] = defaultdict(list)
-        for group, row in zip(groups, experience.outcomes, strict=True):
-            for member, outcome in zip(group.members, row, strict=True):
-                outcomes[_name(member.group, member.member)].append((member, outcome))
-        for name, seats in outcomes.items():
-            first, outcome = seats[0]
-            if first.stop.failed:
-                self.ledger.fail(name, first.failures[-1].kind, first.attempt, step=step + 1)
-                continue
-            self.ledger.finish(name)
-            if not any(outcome == USED for _, outcome in seats):
-                self.ledger.drop(name, outcome, step + 1)
-        self.ledger.consume([name for name in outcomes if self.ledger.state(name) is State.FINISHED], step + 1)
-        counted = experience.counted(groups)
-        said = [
-            (group.task, verdicts) for group, verdicts in zip(counted, solved([one.members for one in counted]), strict=True)
-        ]
-        for env in sorted({task.env for task, _ in said}):
-            own = [verdict for task, verdicts in said if task.env == env for verdict in verdicts]
-            self.outcomes[env].append(StepOutcome(step, len(own), sum(own)))
-        for task, verdicts in said if self.config.play.difficulty is not None else ():
-            if task.index is not None:
-                self.row_outcomes[task.env].append(RowOutcome(step, task.index, len(verdicts), sum(verdicts)))
-
-    def _replacements(self) -> dict[str, float]:
-        """What the metrics say about the episodes of tasks that were replaced since the last step."""
-        if not self.config.partial.refill:
-            return {}
-        gone, self._replaced = self._replaced, []
-        rewards = [reward for reward in gone if reward is not None]
-        return {"replaced": len(gone), **({"replaced_reward": float(np.mean(rewards))} if rewards else {})}
-
-    def _say_score(self, numbers: Mapping[str, float]) -> None:
-        known = [f"{name.partition('/')[2]} {value:.3f}" for name, value in numbers.items() if not name.endswith("coverage")]
-        self.say(f"before the first step: {', '.join(known) or 'no episode was scored'}")
-
-    def _keeps_best(self) -> bool:
-        return self.config.evaluation is not None and self.config.evaluation.keep_best
-
-    def _gave_up(self) -> bool:
-        """Whether the last evaluations were no better than an earlier one, so that the run ends. Says so."""
-        patience = self.config.evaluation.patience if self.config.evaluation is not None else None
-        if patience is None or self._progress.worse < patience:
-            return False
-        if not self._said_why:
-            best = f"{self._progress.best:.3f} after step {self._progress.best_step}"
-            self.say(f"the run ends early: {self._progress.worse} evaluations in a row were not better than {best}")
-        self._said_why = True
-        return True
-
     def _due(self, step: int, every: int) -> bool:
         """Return whether something that happens every ``every`` steps, and after the last step, happens now."""
         return every > 0 and ((step + 1) % every == 0 or step + 1 == self.config.steps)
 
-    def _is_evaluated(self, step: int) -> bool:
-        settings = self.config.evaluation
-        return settings is not None and self._due(step, settings.every)
-
     async def _evaluate(self, done: int) -> dict[str, float]:
-        """Play the held-out tasks after ``done`` steps, and compare the result with the best one so far."""
-        settings = self.config.evaluation
-        assert settings is not None
-        cooled = msgspec.structs.replace(self.sampled.sampling, temperature=settings.temperature)
+        """Play the held-out tasks with the weights after ``done`` steps."""
+        assert self.config.evaluation is not None
+        cooled = msgspec.structs.replace(self.sampled.sampling, temperature=self.config.evaluation.temperature)
         sampled = self.sampled.with_sampling(cooled)
         sampled.name = f"{Path(self.config.model.path).name} after step {done}"
-        policy = as_policy(self._make_policy(sampled))
-        numbers = await evaluate_held_out(self.config, settings, policy, self.folder, done)
-        self._progress = self._progress.after(done, numbers.get(settings.metric))
-        return {f"evaluation/{name}": value for name, value in numbers.items()}
+        return await self.held_out.evaluate(as_policy(self._make_policy(sampled)), done)
 
     # ---------------------------------------------------------------------------------------------------- saving and resuming
 
     def _notes(self) -> dict[str, Any]:
         """What a checkpoint holds beside files, as ``_Notes`` reads it."""
         kept = {str(number): self.stream.admission.open[number] for number in self.stream.kept}
-        notes = {"ledger": self.ledger.position, "outcomes": self.outcomes, "rows": self.row_outcomes, "kept": kept}
-        return {**notes, "entropy_coefficient": self._entropy_coefficient, "progress": self._progress}
+        return {
+            "ledger": self.ledger.position,
+            "outcomes": self.accounts.outcomes,
+            "rows": self.accounts.row_outcomes,
+            "kept": kept,
+            "entropy_coefficient": self._entropy_coefficient,
+            "progress": self.held_out.progress,
+        }
 
     def _checkpoint(self, done: int, notes: dict[str, Any], kept: Sequence[PlayedTask]) -> None:
         # The ledger is synced before the checkpoint that refers to it, and records the commit after it.
@@ -450,23 +378,26 @@ class Trainer:
                 return False
             return self.ledger.step_at(saved[-1].notes.ledger) == manifest.step
 
-        found = self.checkpoints.newest(accept)
-        there = self.checkpoints.paths()
-        if there and (found is None or found[0] != there[0]):
-            self.say(f"{there[0]} is damaged or does not belong to this ledger: resuming from an earlier checkpoint")
-        if found is None:
+        newest = self.checkpoints.newest(accept)
+        paths = self.checkpoints.paths()
+        if paths and (newest is None or newest[0] != paths[0]):
+            self.say(f"{paths[0]} is damaged or does not belong to this ledger: resuming from an earlier checkpoint")
+        if newest is None:
             self.ledger.rewind(BEGINNING)
             self._trim(0)
             return 0, []
-        path, manifest = found
+        path, manifest = newest
         self.learner.load(path)
         notes = saved[-1].notes
         self.ledger.rewind(notes.ledger)
         self.ledger.commit(manifest.step)
-        self.outcomes = defaultdict(list, notes.outcomes)
-        self.row_outcomes = defaultdict(list, notes.rows)
+        self.accounts.restore(notes.outcomes, notes.rows)
         self._entropy_coefficient = notes.entropy_coefficient
-        self._restore_progress(notes.progress, manifest.step)
+        self.held_out.resume(notes.progress)
+        if self.held_out.is_best(
+            manifest.step
+        ):  # the run may have crashed after this checkpoint and before its name was written
+            self.checkpoints.call_best(manifest.step)
         self._trim(manifest.step)
         if manifest.step < self.config.steps:
             self.say(f"resuming from step {manifest.step} of {self.config.steps}")
@@ -476,33 +407,11 @@ class Trainer:
         for note in self.record.trim(step):
             self.say(note)
 
-    def _restore_progress(self, saved: Progress, step: int) -> None:
-        self._progress = saved.under(self.config.evaluation)
-        if self._progress is not saved and saved.best is not None:
-            self.say("evaluation.metric or evaluation.temperature has changed: the best checkpoint is chosen anew")
-        if self._progress.best_step == step and self._keeps_best():
-            self.checkpoints.call_best(step)  # the run may have crashed after this checkpoint and before its name was written
-
     def _restore(self, version: int, kept: Sequence[tuple[PlayedTask, int]]) -> None:
         """Continue with the groups of the ledger that no step has taken: those that had finished, and the others again."""
-        groups: dict[int, list[str]] = defaultdict(list)
-        for name in self.ledger.rollouts(*State):
-            groups[int(name.partition(".")[0])].append(name)
-        begun = set(self.ledger.rollouts(State.ISSUED, State.LEASED))
-        again = {number for number, names in groups.items() if begun.intersection(names)} - {task.number for task, _ in kept}
-        admission = self.stream.admission
-        admission.started = max(groups, default=-1) + 1
-        admission.replaced = sum(self._was_replaced(names) for names in groups.values())
-        self.stream.restore(kept, again, version)
-
-    def _was_replaced(self, names: Sequence[str]) -> bool:
-        """Whether another group was played in the place of the group of these rollouts: it has ended, and no step took it."""
-        ended = all(self.ledger.state(name) in (State.DROPPED, State.FAILED) for name in names)
-        return ended and self.ledger.step_of(names[0]) is None
-
-
-def _name(group: int, member: int) -> str:
-    return f"{group}.{member}"
+        groups, admission = self.accounts.started_groups(), self.stream.admission
+        admission.started, admission.replaced = groups.count, groups.replaced
+        self.stream.restore(kept, groups.unfinished - {task.number for task, _ in kept}, version)
 
 
 class ScheduledHorizon(TurnLimit):
