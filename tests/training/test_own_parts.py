@@ -18,7 +18,7 @@ from palestra.recipes.reading import saved_config
 from palestra.registry import unregister
 from palestra.rollouts import read_trajectories
 from palestra.training import hook, resolve
-from palestra.training.parts import check_parts, register_variants
+from palestra.training.parts import load_parts, register_variants
 from palestra.training.record import read_metrics
 from palestra.trajectory import StopReason
 
@@ -98,7 +98,7 @@ def test_one_part_of_each_kind_is_trained_and_resumed(recipe: Path, tiny_model: 
 def test_a_part_that_does_not_fit_is_refused_before_a_model_is_loaded(recipe: Path, override: str, said: str) -> None:
     sys.path.append(str(Path.cwd()))
     with pytest.raises(UsageError, match=re.escape(said)):
-        check_parts(resolve(recipe, [override]))
+        load_parts(resolve(recipe, [override]))
 
 
 @pytest.mark.parametrize(

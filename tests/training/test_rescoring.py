@@ -4,6 +4,7 @@ import pytest
 
 from palestra import collect
 from palestra.foundation.references import Hook
+from palestra.recipes.play import GRADER
 from palestra.training.rescoring import Rescoring
 from palestra.trajectory import Trajectory, TrajectoryGroup
 
@@ -35,5 +36,5 @@ async def test_a_grader_is_called_whatever_kind_of_object_it_is(name: str) -> No
     groups = [TrajectoryGroup(played[0].task, tuple(played))]
     hooks: list[tuple[Hook, float]] = [(f"{__name__}:{name}", 5.0), ({"use": f"{__name__}:{name}", "by": 3.0}, 15.0)]
     for hook, reward in hooks:
-        (scored,) = await Rescoring(hook, None).apply(groups)
+        (scored,) = await Rescoring(GRADER.load(hook), None).apply(groups)
         assert [member.reward for member in scored.members] == [reward, reward]

@@ -110,14 +110,14 @@ def _with_writers(config: "TrainConfig", *, tensorboard: bool, wandb: str | None
 
 def _import_parts(config: "TrainConfig") -> None:
     """Find every environment and import every part that the recipe names, before a model is loaded."""
-    from palestra.training.parts import check_parts, names_in_variants, references_of
+    from palestra.training.parts import load_parts, names_in_variants, references_of
 
     evaluated = config.evaluation.envs if config.evaluation is not None else ()
     registered = [id for id in config.envs if id not in config.variants]
     typed([*registered, *evaluated, *names_in_variants(config)])
     if references_of(config):
         search_here()
-    check_parts(config)
+    load_parts(config)
     for id in registered:
         spec(id)
 

@@ -1,5 +1,8 @@
 """Build a trainer from a configuration: environments, model, warm start, learner, engine and policy.
 
+``parts.load_parts`` turns the names in the configuration into parts, once per trainer; what is built here gets these parts and
+the tables of options that are its own.
+
 The learner runs in this process, alone or as the leader of other ranks (``ranks``). Whatever the engine is, it receives the
 weights before the first episode and after every step.
 """
@@ -19,15 +22,16 @@ from palestra.errors import UsageError
 from palestra.foundation.seeding import derive_seed
 from palestra.inference.models import find_model
 from palestra.inference.rendering.vocabulary import write_vocabulary
+from palestra.policies import as_policy
 from palestra.policies.sampled import SampledPolicy
 from palestra.recipes.config import TrainConfig
-from palestra.recipes.engine import ENGINE
 from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import ActorCritic
 from palestra.training.learner.ranks import Leader
-from palestra.training.opponent_setup import OpponentSetup, opponents_of
-from palestra.training.parts import check_parts, engine_setup
+from palestra.training.opponent_setup import OpponentSetup
+from palestra.training.opponents import OpponentInSomeTasks
+from palestra.training.parts import engine_setup, load_parts
 from palestra.training.prompts import prompt_options, renderer_of
 from palestra.training.tasks import TrainingTasks
 from palestra.training.trainer import Trainer
@@ -50,32 +54,36 @@ def assemble(
     say: Callable[[str], None] = lambda _: None,
 ) -> Trainer:
     """Build the trainer of ``config`` in ``folder``, after its warm start. ``engine`` replaces the recipe's engine."""
-    path = first_model(config, folder, say=say)
+    parts, tasks = load_parts(config), TrainingTasks(config)
+    path = _first_model(config, folder, say)
     learner = build_learner(config, path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     sampling = Sampling(max_tokens=config.play.max_tokens, temperature=config.learner.temperature)
-    engine = engine or build_engine(config, folder, say=say)
+    engine = engine or parts.engine(engine_setup(config, path, folder, tokenizer, say))
     sampled = SampledPolicy(renderer_of(config.prompt, tokenizer), engine, sampling, **prompt_options(config.prompt))
-    trainer = Trainer(config, learner, sampled, folder, show=show, say=say)
-    trainer.opponents = opponents_of(OpponentSetup(config, path, folder, sampled), trainer.policy)
+    trainer = Trainer(config, parts, tasks, learner, sampled, folder, show=show, say=say)
+    if config.opponent is not None and parts.opponent is not None:
+        opponent = as_policy(parts.opponent(OpponentSetup(config, path, folder, sampled)))
+        trainer.opponents = OpponentInSomeTasks(config.opponent, config.seed, trainer.policy, opponent)
     write_vocabulary(Inside(trainer.folder), tokenizer)
     return trainer
 
 
 def build_engine(config: TrainConfig, folder: Path, *, say: Callable[[str], None] = lambda _: None) -> Engine:
-    """Build the engine that the recipe names."""
-    path = first_model(config, folder)
-    engine: Engine = ENGINE.load(config.engine.kind)(
-        engine_setup(config, path, folder, transformers.AutoTokenizer.from_pretrained(path), say)
-    )
-    return engine
+    """Build the engine that the recipe names, for a trainer that ``assemble`` builds later."""
+    parts, path = load_parts(config), first_model(config, folder)
+    return parts.engine(engine_setup(config, path, folder, transformers.AutoTokenizer.from_pretrained(path), say))
 
 
 def first_model(config: TrainConfig, folder: Path, *, say: Callable[[str], None] = lambda _: None) -> str:
     """Return the path of the model that the first step starts from: the recipe's, or the result of its warm start."""
-    check_parts(config)
-    config.check_devices()
+    load_parts(config)
     TrainingTasks(config)  # raises if an evaluation holds out everything, before a model is loaded
+    return _first_model(config, folder, say)
+
+
+def _first_model(config: TrainConfig, folder: Path, say: Callable[[str], None]) -> str:
+    config.check_devices()
     _check_device("model.device", config.model.device)
     if config.engine.name == "local":
         _check_device("engine.device", config.engine_device)
@@ -89,10 +97,10 @@ def first_model(config: TrainConfig, folder: Path, *, say: Callable[[str], None]
 
 def _check_device(key: str, device: str) -> None:
     try:
-        known = torch.device(device).type
+        kind = torch.device(device).type
     except RuntimeError:
         raise UsageError(f'{key} = "{device}" is not a device: use "cpu", "cuda" or "cuda:1"') from None
-    if known == "cuda" and not torch.cuda.is_available():
+    if kind == "cuda" and not torch.cuda.is_available():
         raise UsageError(f'{key} = "{device}", but torch finds no CUDA device: use {key}=cpu, or install torch with CUDA')
 
 
@@ -111,22 +119,22 @@ def _find_teacher(config: TrainConfig, path: str) -> str | None:
     """Return the model of the local teacher, whose tokens must be those of the model at ``path``; ``None`` without one."""
     if config.teacher is None or config.teacher.name != "local":
         return None
-    found = str(find_model(config.teacher.path))
-    _check_model(found, "teacher.path")
-    own, other = (transformers.AutoTokenizer.from_pretrained(one).get_vocab() for one in (path, found))
-    if differing := [token for token, place in own.items() if other.get(token) != place]:
+    teacher = str(find_model(config.teacher.path))
+    _check_model(teacher, "teacher.path")
+    tokens, teacher_tokens = (transformers.AutoTokenizer.from_pretrained(model).get_vocab() for model in (path, teacher))
+    if differing := [token for token, id in tokens.items() if teacher_tokens.get(token) != id]:
         raise UsageError(
-            f'teacher.path = "{config.teacher.path}" has other tokens than the model: {len(differing)} of {len(own)} differ, '
-            f"such as {differing[0]!r}. Distillation compares the two token by token: take a teacher of the same family"
+            f'teacher.path = "{config.teacher.path}" has other tokens than the model: {len(differing)} of {len(tokens)} '
+            f"differ, such as {differing[0]!r}. Distillation compares the two token by token: take a teacher of the same family"
         )
-    return found
+    return teacher
 
 
 def _load_teacher(config: TrainConfig, path: str) -> ActorCritic | None:
-    found = _find_teacher(config, path)
-    if found is None:
+    teacher = _find_teacher(config, path)
+    if teacher is None:
         return None
-    return load_model(msgspec.structs.replace(config.model, path=found, lora=None, critic=False, share_prefix=False))
+    return load_model(msgspec.structs.replace(config.model, path=teacher, lora=None, critic=False, share_prefix=False))
 
 
 def build_learner(config: TrainConfig, path: str) -> Learner:

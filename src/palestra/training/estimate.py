@@ -19,7 +19,7 @@ from palestra.registry import spec
 from palestra.training.algorithms.horizon import Fixed, Linear, Schedule, Stepwise, schedule_of, turns_at
 from palestra.training.learner.batch import WORTH_SHARING
 from palestra.training.memory import FLOAT, MOMENTS, RankMemory, in_bytes
-from palestra.training.parts import check_parts
+from palestra.training.parts import load_parts
 from palestra.training.tasks import TrainingTasks
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class RunEstimate(msgspec.Struct, frozen=True):
 
 def estimate(config: TrainConfig) -> RunEstimate:
     """Estimate what ``config`` needs."""
-    check_parts(config)
+    load_parts(config)
     config.check_devices()
     TrainingTasks(config)  # raises if an evaluation holds out everything
     turns = [_turns(config, step) for step in range(config.steps)]

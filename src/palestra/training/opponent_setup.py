@@ -1,8 +1,4 @@
-"""Builds the opponents of a run from its recipe.
-
-``opponents`` holds their settings and how they play. The settings are part of the configuration, and the opponents here are
-built from the whole configuration, so the two are apart.
-"""
+"""What an opponent is built from, and the built-in one: the model with earlier weights. ``opponents`` has how they play."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +10,11 @@ from palestra.inference.servers.publishing import PublishedWeights
 from palestra.policies import as_policy
 from palestra.policies.sampled import SampledPolicy
 from palestra.recipes.config import TrainConfig
-from palestra.recipes.play import OPPONENT, POLICY
-from palestra.training.opponents import OPPONENTS, OpponentInSomeTasks, Opponents, PastModel
+from palestra.recipes.play import POLICY
+from palestra.training.opponents import OPPONENTS, PastModel
 from palestra.training.parts import engine_setup
 
-__all__ = ["OpponentSetup", "opponents_of", "past_opponent"]
+__all__ = ["OpponentSetup", "past_opponent"]
 
 
 class OpponentSetup(NamedTuple):
@@ -33,20 +29,12 @@ class OpponentSetup(NamedTuple):
     """Samples from the model. Its renderer and its sampling settings suit an opponent with the same tokens."""
 
 
-def opponents_of(setup: OpponentSetup, own: Policy) -> Opponents:
-    """Build the opponents that a recipe names."""
-    settings = setup.config.opponent
-    if settings is None:
-        return Opponents()
-    return OpponentInSomeTasks(settings, setup.config.seed, own, as_policy(OPPONENT.load(settings.kind)(setup)))
-
-
 def past_opponent(setup: OpponentSetup) -> Policy:
     """The model with the weights of an earlier step, sampled by an engine of its own."""
-    config, settings, own = setup.config, setup.config.opponent, setup.sampled
+    config, settings, model = setup.config, setup.config.opponent, setup.sampled
     assert settings is not None
     engine = frozen_engine(engine_setup(config, setup.model, setup.folder, _tokenizer(setup.model)), settings.urls)
-    sampled = SampledPolicy(own.renderer, engine, own.sampling, history=own.history, shots=own.shots)
+    sampled = SampledPolicy(model.renderer, engine, model.sampling, history=model.history, shots=model.shots)
     most = settings.kept(config.keep * config.checkpoint_every)
     kept = PublishedWeights(str(setup.folder / OPPONENTS), setup.model, config.engine.dtype, most)
     policy = as_policy(POLICY.load(config.player)(sampled))

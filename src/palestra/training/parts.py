@@ -1,6 +1,6 @@
 """The parts of a run that a recipe names: import them, check them, and register the environments that a recipe puts together.
 
-``check_parts`` imports every part before a model is loaded, so a misspelled name costs a second. The palestra command first
+``load_parts`` imports every part before a model is loaded, so a misspelled name costs a second. The palestra command first
 adds the working folder to the search path (``references.search_here``); ``train()`` in Python does not.
 """
 
@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from palestra.agents import CallBudget, Program
-from palestra.core import AsyncEnv, Policy, Tool
-from palestra.foundation.references import Hook, Role, hook, is_reference, parse_hook, resolve
+from palestra.core import AsyncEnv, Engine, Policy, Tool
+from palestra.foundation.references import Hook, Role, hook, is_reference, parse_hook
+from palestra.foundation.references import resolve as import_reference
 from palestra.inference.setup import EngineSetup
 from palestra.policies.sampled import SampledPolicy
 from palestra.recipes.algorithms import ADVANTAGE, HORIZON, LOSS
@@ -37,7 +38,16 @@ from palestra.registry import register, spec
 from palestra.wrappers.attempts import ATTEMPTS, Attempts
 from palestra.wrappers.lending import lend, named_tool, named_wrapper
 
-__all__ = ["agent", "check_parts", "engine_setup", "names_in_variants", "references_of", "register_variants", "sampled"]
+__all__ = [
+    "RunParts",
+    "agent",
+    "engine_setup",
+    "load_parts",
+    "names_in_variants",
+    "references_of",
+    "register_variants",
+    "sampled",
+]
 
 
 def sampled(sampled: SampledPolicy) -> Policy:
@@ -76,18 +86,39 @@ def engine_setup(
     return EngineSetup(config.engine, model, folder, tokenizer, config.model.device, rank, config.play.deadline, say)
 
 
-def check_parts(config: TrainConfig) -> None:
-    """Import every part that ``config`` names, and register its variants.
+class RunParts(NamedTuple):
+    """The parts that a run is put together from, imported. The other parts are loaded by the owners of their options."""
+
+    engine: Callable[[EngineSetup], Engine]
+    policy: Callable[[SampledPolicy], Any]
+    """Makes what plays the episodes: a policy, or an agent."""
+    teacher: Callable[..., Any] | None
+    """A function of a ``TeacherSetup``."""
+    opponent: Callable[..., Any] | None
+    """A function of an ``OpponentSetup``."""
+    grader: Callable[..., Any] | None
+    group_reward: Callable[..., Any] | None
+
+
+def load_parts(config: TrainConfig) -> RunParts:
+    """Import every part that ``config`` names, register its variants, and return what a run is put together from.
 
     Raises:
         UsageError: A part cannot be imported, or cannot be called with what Palestra passes and the recipe's keywords.
 
     """
     if config.agent is not None:
-        resolve(config.agent.program)
-    for role, value in _hooks(config):
-        _tool(value) if role is VARIANT_TOOL else role.load(value)
+        import_reference(config.agent.program)
+    loaded = {role.key: _tool(value) if role is VARIANT_TOOL else role.load(value) for role, value in _hooks(config)}
     register_variants(config.variants)
+    return RunParts(
+        engine=loaded[ENGINE.key],
+        policy=loaded[POLICY.key],
+        teacher=loaded.get(TEACHER.key),
+        opponent=loaded.get(OPPONENT.key),
+        grader=loaded.get(GRADER.key),
+        group_reward=loaded.get(GROUP_REWARD.key),
+    )
 
 
 def references_of(config: TrainConfig) -> list[str]:
@@ -120,8 +151,9 @@ def _hooks(config: TrainConfig) -> Iterator[tuple[Role, Hook]]:
     if config.horizon is not None:
         yield from ((HORIZON, value) for value in (config.horizon.default, *config.horizon.environments.values()))
     play = config.play
-    own = ((GRADER, play.grader), (GROUP_REWARD, play.group_reward), (DIFFICULTY, play.difficulty))
-    yield from ((role, hook) for role, hook in own if hook)
+    for role, value in ((GRADER, play.grader), (GROUP_REWARD, play.group_reward), (DIFFICULTY, play.difficulty)):
+        if value:
+            yield role, value
     yield from ((WRITER, value) for value in config.writers)
     for variant in config.variants.values():
         yield from ((VARIANT_WRAPPER, value) for value in variant.wrappers)
@@ -136,10 +168,10 @@ def register_variants(variants: Mapping[str, Variant]) -> None:
     for id, variant in variants.items():
         use, options = parse_hook(f"variants.{id}.env", variant.env)
         base = spec(use)
-        own: list[Callable[[AsyncEnv], AsyncEnv]] = [_Wrap(value) for value in variant.wrappers]
+        wrappers: list[Callable[[AsyncEnv], AsyncEnv]] = [_Wrap(value) for value in variant.wrappers]
         turns, attempts = options.get("max_turns", base.max_turns), prod(map(_attempts, variant.wrappers))
         if turns is not None and attempts > 1:  # the limit is that of an attempt
-            own.insert(0, _Wrap(hook("TurnLimit", turns=turns)))
+            wrappers.insert(0, _Wrap(hook("TurnLimit", turns=turns)))
             turns *= attempts
         register(
             id,
@@ -148,7 +180,7 @@ def register_variants(variants: Mapping[str, Variant]) -> None:
             max_turns=turns,
             tags=base.tags,
             needs=base.needs,
-            wrappers=(*base.wrappers, *own, *([_Lend(variant.tools)] if variant.tools else [])),
+            wrappers=(*base.wrappers, *wrappers, *([_Lend(variant.tools)] if variant.tools else [])),
             description=base.description,
             rows=base.rows,
         )

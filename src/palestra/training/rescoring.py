@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from palestra.errors import UsageError
-from palestra.foundation.references import Hook
 from palestra.recipes.play import GRADER, GROUP_REWARD
 from palestra.trajectory import Trajectory, TrajectoryGroup
 
@@ -24,11 +23,11 @@ __all__ = ["Rescoring"]
 
 
 class Rescoring:
-    """The grader and the group reward of a run, each loaded once."""
+    """The grader and the group reward of a run."""
 
-    def __init__(self, grader: Hook | None, group_reward: Hook | None) -> None:
-        self._grader = None if grader is None else GRADER.load(grader)
-        self._group_reward = None if group_reward is None else GROUP_REWARD.load(group_reward)
+    def __init__(self, grader: Callable[[Any], Any] | None, group_reward: Callable[[Any], Any] | None) -> None:
+        self._grader = grader
+        self._group_reward = group_reward
 
     async def apply(self, groups: Sequence[TrajectoryGroup]) -> list[TrajectoryGroup]:
         """Return ``groups`` with the rewards to learn from."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from palestra.errors import UsageError
 from palestra.foundation.encoding import Ints
-from palestra.recipes.play import TEACHER, TeacherSettings
+from palestra.recipes.play import TeacherSettings
 from palestra.training.algorithms.groups import Array
 from palestra.training.learner.batch import Batch
 
@@ -35,7 +35,6 @@ __all__ = [
     "check_context",
     "local_teacher",
     "taught",
-    "teacher_of",
     "vllm_teacher",
 ]
 
@@ -55,14 +54,6 @@ class TeacherSetup(NamedTuple):
     """Seconds that a server has to answer."""
 
 
-def teacher_of(settings: TeacherSettings | None, learner: "Learner", deadline: float) -> Teacher | None:
-    """Build the teacher that a recipe names; ``None`` if it names none."""
-    if settings is None:
-        return None
-    teacher: Teacher = TEACHER.load(settings.kind)(TeacherSetup(settings, learner, deadline))
-    return teacher
-
-
 def local_teacher(setup: TeacherSetup) -> Teacher:
     """The frozen model that the learner holds."""
     return setup.learner.measure_teacher
@@ -74,7 +65,7 @@ def vllm_teacher(setup: TeacherSetup) -> Teacher:
     def measure(batch: Batch) -> Array:
         # On the learner's thread, which has no event loop of its own.
         scores = asyncio.run(_scores(setup, batch.ids))
-        return np.array([scores[segment][place] for segment, place in zip(batch.segments, batch.positions, strict=True)])
+        return np.array([scores[segment][position] for segment, position in zip(batch.segments, batch.positions, strict=True)])
 
     return measure
 
@@ -130,17 +121,17 @@ def taught(batch: Batch, teacher: Teacher, settings: TeacherSettings) -> tuple[B
     """
     assert batch.old is not None
     assert batch.advantages is not None
-    found = np.asarray(teacher(batch), dtype=np.float64)
-    if found.shape != batch.old.shape:
+    scores = np.asarray(teacher(batch), dtype=np.float64)
+    if scores.shape != batch.old.shape:
         raise UsageError(
             f"teacher.kind must return one log-probability per sampled token ({len(batch.old)}), got an array of shape "
-            f"{found.shape}"
+            f"{scores.shape}"
         )
-    apart = found - batch.old
-    known = np.isfinite(apart)
-    bounded = np.clip(np.where(known, apart, 0.0), -settings.largest, settings.largest)
+    apart = scores - batch.old
+    finite = np.isfinite(apart)
+    bounded = np.clip(np.where(finite, apart, 0.0), -settings.largest, settings.largest)
     advantages = settings.task * batch.advantages + settings.weight * bounded
-    measured = {"teacher/not_finite": float((~known).mean())} if len(known) else {}
-    if known.any():
-        measured["teacher/kl"] = float(-apart[known].mean())
+    measured = {"teacher/not_finite": float((~finite).mean())} if len(finite) else {}
+    if finite.any():
+        measured["teacher/kl"] = float(-apart[finite].mean())
     return replace(batch, advantages=advantages), measured

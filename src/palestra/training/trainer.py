@@ -46,7 +46,6 @@ from palestra.inference.servers.served import sleeping_engine
 from palestra.policies import as_policy, is_privileged
 from palestra.policies.sampled import SampledPolicy
 from palestra.recipes.config import TrainConfig
-from palestra.recipes.play import POLICY
 from palestra.rollouts import (
     Places,
     RolloutFunction,
@@ -64,12 +63,13 @@ from palestra.training.heldout import HeldOut, Progress
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner
 from palestra.training.opponents import Opponents
+from palestra.training.parts import RunParts
 from palestra.training.record import RunRecord
 from palestra.training.rescoring import Rescoring
 from palestra.training.stream import GroupStream, PlayedTask, read_kept, write_kept
 from palestra.training.summary import StepClock, summarize
 from palestra.training.tasks import KnownOutcomes, TrainingTasks
-from palestra.training.teaching import check_context, taught, teacher_of
+from palestra.training.teaching import Teacher, TeacherSetup, check_context, taught
 from palestra.trajectory import Content, Task, TrajectoryGroup
 from palestra.wrappers import TurnLimit
 
@@ -86,6 +86,8 @@ class Trainer:
     def __init__(
         self,
         config: TrainConfig,
+        parts: RunParts,
+        tasks: TrainingTasks,
         learner: Learner,
         sampled: SampledPolicy,
         folder: Path,
@@ -97,7 +99,7 @@ class Trainer:
         self.learner = learner
         self.sampled = sampled
         """Samples one reply per turn from the weights of the learner."""
-        self._make_policy = POLICY.load(config.player)
+        self._make_policy = parts.policy
         self.policy = as_policy(self._make_policy(sampled))
         """The policy that plays: ``sampled``, or what the recipe's ``policy`` makes of it."""
         self.opponents = Opponents()
@@ -106,10 +108,12 @@ class Trainer:
         """The engine, if it gives its memory to the learner while the learner works."""
         self.rollout: RolloutFunction = play_episodes
         """Plays the episodes; by default in this process."""
-        self.drawing = TrainingTasks(config)
+        self.drawing = tasks
         """Draws the tasks of a step. Held-out rows are left out."""
-        self._teacher = teacher_of(config.teacher, learner, config.play.deadline)
-        self._rescoring = Rescoring(config.play.grader, config.play.group_reward)
+        self._teacher: Teacher | None = None
+        if config.teacher is not None and parts.teacher is not None:
+            self._teacher = parts.teacher(TeacherSetup(config.teacher, learner, config.play.deadline))
+        self._rescoring = Rescoring(parts.grader, parts.group_reward)
         self._schedules: dict[str, Schedule] = {}
         self._places = Places(config.play.concurrency)
         self._entropy_coefficient = config.entropy_target.start if config.entropy_target is not None else 0.0
