@@ -66,9 +66,9 @@ class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return self.command
         if adapter_rank:
             # Two adapters are loaded at once while one replaces the other.
-            known = next((rank for rank in _RANKS if rank >= adapter_rank), adapter_rank)
+            supported = next((rank for rank in _RANKS if rank >= adapter_rank), adapter_rank)
             chosen = ("--max-loras", "2") if kind == "vllm" else ("--lora-target-modules", "all")
-            return (*self.command_for(kind), "--enable-lora", "--max-lora-rank", str(known), *chosen)
+            return (*self.command_for(kind), "--enable-lora", "--max-lora-rank", str(supported), *chosen)
         if kind == "vllm":
             # The logged probabilities must be those of the temperature, and the model's own sampling defaults must not apply.
             options = ("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm")
@@ -87,10 +87,10 @@ def server_devices(device: str, replicas: int, chosen: tuple[str, ...], *, share
         shared: Whether the first server gets the GPU of the learner.
 
     """
-    own = _index(device)
-    if chosen or own is None:
+    learner = _index(device)
+    if chosen or learner is None:
         return list(chosen) or [None] * replicas
-    first = own if shared else own + 1
+    first = learner if shared else learner + 1
     wanted = range(first, first + replicas)
     visible = _visible()
     if visible is None:
@@ -105,15 +105,15 @@ def server_devices(device: str, replicas: int, chosen: tuple[str, ...], *, share
 
 def check_devices(device: str, chosen: tuple[str, ...]) -> None:
     """Raise ``UsageError`` if one of the ``chosen`` places has the GPU of the learner."""
-    own = _index(device)
-    if own is None:
+    learner = _index(device)
+    if learner is None:
         return
     visible = _visible()
-    name = str(own) if visible is None or own >= len(visible) else visible[own]
-    for place in chosen:
-        if name in place.split(","):
+    name = str(learner) if visible is None or learner >= len(visible) else visible[learner]
+    for devices in chosen:
+        if name in devices.split(","):
             raise UsageError(
-                f'engine.launch.devices = "{place}" puts a server on GPU {name}, which is the learner\'s '
+                f'engine.launch.devices = "{devices}" puts a server on GPU {name}, which is the learner\'s '
                 f'(model.device = "{device}"): name other GPUs, or set engine.sleep = true'
             )
 

@@ -256,10 +256,10 @@ class OpponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         OPPONENT.check(self.kind)
         if len(set(self.players)) != len(self.players):
             raise UsageError("opponent.players names a player twice")
-        past = [one for one in msgspec.structs.fields(type(self)) if one.name in ("every", "pool", "urls")]
-        for one in past if self.name != "past" else ():
-            if getattr(self, one.name) != one.default:
-                raise UsageError(f'opponent.{one.name} is for opponent.kind = "past": leave it out')
+        past = [field for field in msgspec.structs.fields(type(self)) if field.name in ("every", "pool", "urls")]
+        for field in past if self.name != "past" else ():
+            if getattr(self, field.name) != field.default:
+                raise UsageError(f'opponent.{field.name} is for opponent.kind = "past": leave it out')
 
     def check(self, engine: str, urls: Sequence[str], *, has_agent: bool) -> None:
         """Raise ``UsageError`` if there can be no such opponent beside the run's ``engine``, whose servers are ``urls``."""

@@ -182,7 +182,7 @@ def _two_ranks(machine: Machine) -> str:
     meeting = f"file://{machine.scratch / 'meeting'}"
     arguments = [[str(rank), meeting, machine.model, machine.device, str(machine.scratch / f"rank-{rank}")] for rank in (0, 1)]
     deadline = time.monotonic() + _PATIENCE
-    children = [_Child(machine.scratch / f"rank-{rank}.log", "rank", *one) for rank, one in enumerate(arguments)]
+    children = [_Child(machine.scratch / f"rank-{rank}.log", "rank", *options) for rank, options in enumerate(arguments)]
     try:
         while sum(child.runs() for child in children):  # all are asked: if one fails, the other one would wait for it
             if time.monotonic() > deadline:
@@ -208,8 +208,8 @@ def _gradient(learner: Learner) -> dict[str, float]:
     norms = {}
     for name, parameter in learner.network.named_parameters():
         if parameter.grad is not None:
-            whole = parameter.grad.full_tensor() if isinstance(parameter.grad, DTensor) else parameter.grad
-            norms[name] = float(whole.norm())
+            gradient = parameter.grad.full_tensor() if isinstance(parameter.grad, DTensor) else parameter.grad
+            norms[name] = float(gradient.norm())
     return norms
 
 
@@ -277,18 +277,18 @@ def _kills_and_resumes(machine: Machine) -> str:
             time.sleep(0.05)
     finally:
         child.kill()
-    said: list[str] = []
-    train(config, killed, check=False, say=said.append)
+    notes: list[str] = []
+    train(config, killed, check=False, say=notes.append)
     audit = read_ledger(killed / "ledger").audit()
     if not (audit.balanced and audit.issued == config.steps * config.play.tasks * config.play.group_size):
         raise Missed(f"the ledger does not add up after the resume: {audit}")
     if machine.device == "cuda":  # kernels on a GPU do not always add in the same order
-        return f"killed by SIGKILL; {said[0]}; every episode is accounted for once"
+        return f"killed by SIGKILL; {notes[0]}; every episode is accounted for once"
     train(config, machine.scratch / "whole", check=False)
     ledgers = [(machine.scratch / name / "ledger").read_bytes() for name in ("killed", "whole")]
     if ledgers[0] != ledgers[1] or _weights(killed) != _weights(machine.scratch / "whole"):
         raise Missed("the resumed run differs from an uninterrupted one")
-    return f"killed by SIGKILL; {said[0]}; same ledger and weights, bit for bit, as an uninterrupted run"
+    return f"killed by SIGKILL; {notes[0]}; same ledger and weights, bit for bit, as an uninterrupted run"
 
 
 def _short_run(machine: Machine) -> TrainConfig:
@@ -318,9 +318,9 @@ def _learns(machine: Machine) -> str:
     if small:
         config = resolve("cpu/guess", [*wanted, "entropy.start=0.03", "engine.batch=128"])
     else:
-        own = [f"model.path={machine.model}", f"model.device={machine.device}", "warm_start=none", "play.max_tokens=256"]
-        own += [f"envs={{{GAME!r} = 1.0}}", "variants=none", "learner.learning_rate=2e-6", "learner.decay=none", "entropy=none"]
-        config = resolve("cpu/guess", [*wanted, *own, "minibatches=2", "epochs=1"])
+        changes = [f"model.path={machine.model}", f"model.device={machine.device}", "warm_start=none", "play.max_tokens=256"]
+        changes += [f"envs={{{GAME!r} = 1.0}}", "variants=none", "minibatches=2", "epochs=1", "entropy=none"]
+        config = resolve("cpu/guess", [*wanted, *changes, "learner.learning_rate=2e-6", "learner.decay=none"])
     train(config, machine.trained, check=False)
     rewards = [line["reward"] for line in read_metrics(machine.trained)]
     first, last = float(np.mean(rewards[:3])), float(np.mean(rewards[-3:]))

@@ -78,4 +78,4 @@ class Admission:
         """Whether a group is too old in a later step if this one takes ``ready``, although the oldest go first from now on."""
         taken = set(ready)
         left = sorted(version for number, version in self.open.items() if number not in taken)
-        return any(step + 1 + place // self._tasks > version + self._oldest for place, version in enumerate(left))
+        return any(step + 1 + position // self._tasks > version + self._oldest for position, version in enumerate(left))

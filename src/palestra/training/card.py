@@ -83,8 +83,8 @@ def _curves(lines: Sequence[Mapping[str, Any]], step: int) -> Iterator[str]:
     names = [name for name in _CURVES if any(name in line for line in lines)]
     if not lines or not names:
         return
-    places = sorted({round(place * (len(lines) - 1) / max(_POINTS - 1, 1)) for place in range(_POINTS)})
+    indices = sorted({round(index * (len(lines) - 1) / max(_POINTS - 1, 1)) for index in range(_POINTS)})
     yield from ("## Training", "", f"| step | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|")
-    for line in (lines[place] for place in places):
+    for line in (lines[index] for index in indices):
         yield f"| {line['step']} | {' | '.join(f'{line[name]:.4g}' if name in line else '' for name in names)} |"
     yield ""

@@ -62,12 +62,12 @@ def pools(
     A task that was never played is one of the others.
     """
 
-    def weight(one: SolveRate) -> float:
-        if not one.episodes:
+    def weight(task: SolveRate) -> float:
+        if not task.episodes:
             return 1.0
-        return easy_weight if one.rate >= easy else hard_weight if one.rate <= hard else 1.0
+        return easy_weight if task.rate >= easy else hard_weight if task.rate <= hard else 1.0
 
-    return [weight(one) for one in rates]
+    return [weight(task) for task in rates]
 
 
 def difficulty_weights(rule: Hook | None, rates: Sequence[SolveRate]) -> npt.NDArray[np.float64]:

@@ -265,12 +265,12 @@ def _turns(config: TrainConfig, step: int) -> int:
     """The most turns that an episode of ``step`` may have, assuming that every gate of a horizon is open."""
     limits = []
     for env in config.envs:
-        own: Any = spec(env).max_turns
+        limit: Any = spec(env).max_turns
         if config.horizon is None:
-            limits.append(own)
+            limits.append(limit)
             continue
         longest = _longest(schedule_of(config.horizon, env), step)
-        limits.append(longest if own is None else min(longest, own))
+        limits.append(longest if limit is None else min(longest, limit))
     return max((limit for limit in limits if limit is not None), default=1)
 
 

@@ -97,7 +97,7 @@ class Experience:
         if measured is None:
             return self
         outcomes, left_out = [list(row) for row in self.outcomes], dict[int, str]()
-        for e, (group, place) in enumerate(self.members):
+        for e, (group, member) in enumerate(self.members):
             tokens = self.batch.tokens_of(e)
             if measured.computed is not None and not measured.computed[tokens].any():
                 continue  # the update had nothing to learn from this episode
@@ -105,9 +105,9 @@ class Experience:
             wrong = inspect_segments(self.batch.sampled[tokens], measured.logprobs[tokens], segments, MISMATCH)
             left_out |= {segment: str(kind) for segment, kind in wrong.items()}
             if wrong and wrong.keys() == set(segments.tolist()):
-                outcomes[group][place] = str(_inspected(self.batch, measured, tokens, MISMATCH))
-        found = {**_agreement(self.batch, measured), **_entropies(self.envs, self.batch, measured)}
-        return replace(self, outcomes=outcomes, invalid=_invalid(outcomes), measured=found, left_out=left_out)
+                outcomes[group][member] = str(_inspected(self.batch, measured, tokens, MISMATCH))
+        metrics = {**_agreement(self.batch, measured), **_entropies(self.envs, self.batch, measured)}
+        return replace(self, outcomes=outcomes, invalid=_invalid(outcomes), measured=metrics, left_out=left_out)
 
 
 @dataclass(eq=False)
@@ -154,14 +154,14 @@ def prepare(
     credits = [_credit_of(entering[e]) for e in chosen]
     outcomes = [[row.outcome for row in rows] for rows in table]
     places = {id(row): (g, m) for g, rows in enumerate(table) for m, row in enumerate(rows)}
-    envs = [one.task.env for one in kept]
+    envs = [trajectory.task.env for trajectory in kept]
     batch = _credited(every.take(chosen), credits)
     return Experience(
         batch=batch,
         outcomes=outcomes,
         counts=counts,
         invalid=_invalid(outcomes),
-        staleness=max((limits.version - span.version for one in kept for s in one.segments for span in s.spans), default=0),
+        staleness=max((limits.version - span.version for t in kept for s in t.segments for span in s.spans), default=0),
         measured={} if measured is None else {**_agreement(every, measured), **_entropies(envs, every, measured)},
         members=[places[id(entering[e])] for e in chosen],
         envs=[envs[e] for e in chosen],

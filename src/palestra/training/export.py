@@ -83,10 +83,10 @@ def _checkpoint(run: Path, config: TrainConfig, *, best: bool) -> tuple[Path, in
     """The folder of the checkpoint to export, verified, and the number of its step."""
     checkpoints = Checkpoints(Inside(run) / "checkpoints", config.keep)
     if not best:
-        found = checkpoints.newest()
-        if found is None:
+        newest = checkpoints.newest()
+        if newest is None:
             raise UsageError(f"{run} has no complete checkpoint: train to the first one (checkpoint_every), then export again")
-        return found[0], found[1].step
+        return newest[0], newest[1].step
     chosen = checkpoints.best()
     if chosen is None:
         raise UsageError(
@@ -114,11 +114,11 @@ def _sampling(base: transformers.GenerationConfig, config: TrainConfig) -> trans
 def _fill(network: ActorCritic, checkpoint: Path) -> None:
     """Copy the trained weights of ``checkpoint`` into ``network``. The frozen ones are those of the model it started from."""
     saved = StateReader(checkpoint)
-    own = {f"{_MODEL}{name}": tensor for name, tensor in (*network.named_parameters(), *network.named_buffers())}
+    tensors = {f"{_MODEL}{name}": tensor for name, tensor in (*network.named_parameters(), *network.named_buffers())}
     trained = {f"{_MODEL}{name}" for name, parameter in network.named_parameters() if parameter.requires_grad}
     there = {name for name in saved.names() if name.startswith(_MODEL) and not name.startswith(f"{_MODEL}critic.")}
-    if not trained <= there <= own.keys():
-        other = ", ".join(sorted((trained - there) | (there - own.keys()))[:3])
+    if not trained <= there <= tensors.keys():
+        other = ", ".join(sorted((trained - there) | (there - tensors.keys()))[:3])
         raise SchemaError(f"{checkpoint} holds the weights of another network: the two differ in {other}")
     for name in there:
-        saved.fill(name, rows_of(own[name]))
+        saved.fill(name, rows_of(tensors[name]))

@@ -49,11 +49,11 @@ class PrometheusWriter:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                found = self.path == "/metrics"
-                self.send_response(200 if found else 404)
+                is_known = self.path == "/metrics"
+                self.send_response(200 if is_known else 404)
                 self.send_header("Content-Type", CONTENT_TYPE)
                 self.end_headers()
-                self.wfile.write(writer._text if found else b"GET /metrics\n")
+                self.wfile.write(writer._text if is_known else b"GET /metrics\n")
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Print nothing: the terminal shows the run."""

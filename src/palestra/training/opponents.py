@@ -63,10 +63,10 @@ class Opponents:
 class OpponentInSomeTasks(Opponents):
     """Decides which policy plays which player of a task, and which trajectories are learned from."""
 
-    def __init__(self, settings: OpponentSettings, seed: int, own: Policy, opponent: Policy) -> None:
+    def __init__(self, settings: OpponentSettings, seed: int, model: Policy, opponent: Policy) -> None:
         self._settings = settings
         self._seed = seed
-        self._own = own
+        self._model = model
         self.opponent = opponent
         self.seating = self
 
@@ -85,7 +85,7 @@ class OpponentInSomeTasks(Opponents):
     def policy_of(self, key: EpisodeKey, player: str) -> Policy:
         """The policy of ``player`` in the episode ``key``."""
         if not player:
-            return self._own  # an environment for one player
+            return self._model  # an environment for one player
         if player not in self._settings.players:
             raise PolicyError(f'{key.task.env} has a player "{player}", and opponent.players = {list(self._settings.players)}')
         return self._own if self.learning_player(key.group) in (None, player) else self.opponent
@@ -99,18 +99,22 @@ class OpponentInSomeTasks(Opponents):
         learning = self.learning_player(groups[0].members[0].group)
         if learning is None or not any(member.player for group in groups for member in group.members):
             return groups
-        found: dict[int, Trajectory] = {}
-        for one in (member for group in groups for member in group.members):
-            if one.player == learning:
-                found[one.member] = one
+        of_learner: dict[int, Trajectory] = {}
+        for trajectory in (member for group in groups for member in group.members):
+            if trajectory.player == learning:
+                of_learner[trajectory.member] = trajectory
             else:
-                found.setdefault(one.member, msgspec.structs.replace(one, player=learning, turns=(), segments=(), policy=""))
-        return [TrajectoryGroup(groups[0].task, tuple(found[number] for number in sorted(found)))]
+                empty = msgspec.structs.replace(trajectory, player=learning, turns=(), segments=(), policy="")
+                of_learner.setdefault(trajectory.member, empty)
+        return [TrajectoryGroup(groups[0].task, tuple(of_learner[number] for number in sorted(of_learner)))]
 
     def metrics(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """The model's mean reward against the opponent, and the version of the opponent's weights."""
         opposed = [
-            one for group in groups for one in group.members if one.player and self.learning_player(one.group) is not None
+            trajectory
+            for group in groups
+            for trajectory in group.members
+            if trajectory.player and self.learning_player(trajectory.group) is not None
         ]
         rewards = [member.reward for member in opposed if member.reward is not None and member.turns]
         numbers = {"opponent/episodes": float(len(rewards))}
@@ -164,5 +168,5 @@ class PastModel:
     def version_at(self, step: int) -> int:
         """The version that plays after ``step`` steps, drawn from those that the run has kept until then."""
         newest = step - step % self._settings.every
-        known = range(newest, -1, -self._settings.every)[: self._settings.pool]
-        return known[int(derive(self._seed, "opponent weights", newest).integers(len(known)))]
+        kept = range(newest, -1, -self._settings.every)[: self._settings.pool]
+        return kept[int(derive(self._seed, "opponent weights", newest).integers(len(kept)))]

@@ -107,18 +107,18 @@ class _Examination:
 
     async def findings(self) -> list[PreflightFinding]:
         plain = await _play(self.tasks, as_policy("oracle"), self.config.play.deadline)
-        broken = [one for one in plain if one.stop.failed]
-        if any(one.failures[-1].kind == "Unsupported" for one in broken):
+        broken = [trajectory for trajectory in plain if trajectory.stop.failed]
+        if any(trajectory.failures[-1].kind == "Unsupported" for trajectory in broken):
             return [self._warn("has no oracle, so whether a right answer would be graded as right could not be tried")]
         if broken:
             return [self._fatal(f"cannot be played: {_failure(broken[0])}")]
         spoken = await self._say(as_policy("oracle"))
-        found = [problem for pair in zip(plain, spoken, strict=True) for problem in self._compare(*pair)]
-        if not any(one.success for one in plain):
-            found.append(self._warn("its own oracle did not win, so whether a right answer is graded as right is not known"))
+        findings = [problem for pair in zip(plain, spoken, strict=True) for problem in self._compare(*pair)]
+        if not any(trajectory.success for trajectory in plain):
+            findings.append(self._warn("its own oracle did not win, so whether a right answer is graded as right is not known"))
         for schema in plain[0].info.get("tools", ()) if isinstance(plain[0].info.get("tools"), Sequence) else ():
-            found += await self._call(schema)
-        return list(dict.fromkeys(found))
+            findings += await self._call(schema)
+        return list(dict.fromkeys(findings))
 
     async def _say(self, teacher: Any) -> list[Trajectory]:
         """Let ``teacher`` play the tasks through the model's tokens."""
@@ -128,22 +128,22 @@ class _Examination:
         return await _play(self.tasks, taught, self.config.play.deadline)
 
     def _compare(self, plain: Trajectory, spoken: Trajectory) -> list[PreflightFinding]:
-        said = [turn.action for turn in plain.turns]
+        actions = [turn.action for turn in plain.turns]
         match spoken.stop:
             case StopReason.ERROR | StopReason.DEADLINE:
                 return [self._fatal(f"cannot be played through this model's tokens: {_failure(spoken)}")]
             case StopReason.LENGTH_CUT:
-                return [self._too_long("an action of its oracle", said)]
+                return [self._too_long("an action of its oracle", actions)]
             case StopReason.CONTEXT_OVERFLOW:
                 context = self.trainer.engine.context_length
                 return [self._fatal(f"turn {len(spoken.turns)} of its oracle does not fit the model's {context} positions")]
             case StopReason.EMPTY_COMPLETION:
-                return [self._fatal(f"the renderer reads nothing from the tokens of {_quoted(said[len(spoken.turns) - 1])}")]
-        for text, turn in zip(said, spoken.turns, strict=False):
+                return [self._fatal(f"the renderer reads nothing from the tokens of {_quoted(actions[len(spoken.turns) - 1])}")]
+        for text, turn in zip(actions, spoken.turns, strict=False):
             if text != turn.action and plain.reward != spoken.reward:
                 what = f"{_quoted(text)} of its oracle reads back as {_quoted(turn.action)} from this model's tokens"
                 return [self._fatal(f"{what}, and scores {spoken.reward:g} instead of {plain.reward:g}")]
-        return self._horizon(len(said))
+        return self._horizon(len(actions))
 
     def _horizon(self, turns: int) -> list[PreflightFinding]:
         if self.config.horizon is None:
@@ -205,32 +205,34 @@ async def _sampling(trainer: Trainer) -> list[PreflightFinding]:
     seed = derive_seed(trainer.config.seed, "preflight")
     tasks = [Task(env, derive_seed(seed, env, n)) for env in trainer.config.envs for n in range(_TASKS)]
     played = await _play(tasks, trainer.policy, trainer.config.play.deadline)
-    found = [
-        PreflightFinding(True, one.task.env, f"the model cannot play it: {_failure(one)}") for one in played if one.stop.failed
+    findings = [
+        PreflightFinding(True, trajectory.task.env, f"the model cannot play it: {_failure(trajectory)}")
+        for trajectory in played
+        if trajectory.stop.failed
     ]
-    sound = [one for one in played if not one.stop.failed and one.segments]
-    found += await _captured(trainer, played)
-    if any(finding.fatal for finding in found) or not sound:
-        return list(dict.fromkeys(found)) or [PreflightFinding(True, "model", "nothing was sampled in any probe episode")]
+    sound = [trajectory for trajectory in played if not trajectory.stop.failed and trajectory.segments]
+    findings += await _captured(trainer, played)
+    if any(finding.fatal for finding in findings) or not sound:
+        return list(dict.fromkeys(findings)) or [PreflightFinding(True, "model", "nothing was sampled in any probe episode")]
     for env in trainer.config.envs:
-        stops = [one.stop for one in sound if one.task.env == env]
+        stops = [trajectory.stop for trajectory in sound if trajectory.task.env == env]
         if stops and all(stop is StopReason.LENGTH_CUT for stop in stops):
             most = trainer.config.play.max_tokens
-            found.append(
+            findings.append(
                 PreflightFinding(False, env, f"every probe reply ran into play.max_tokens = {most} without a stop token")
             )
-    found += await _rescoring(trainer, sound[0])
-    found += _learning(trainer, sound)
+    findings += await _rescoring(trainer, sound[0])
+    findings += _learning(trainer, sound)
     batch = Batch.of(sound)
     apart = float(np.abs(trainer.learner.measure(batch).logprobs - batch.sampled).mean())
     limit = SampleLimits(vocabulary=1, context=1).mismatch
     if apart > limit:
-        found.append(
+        findings.append(
             PreflightFinding(True, "model", f"engine and learner differ by {apart:.3g} nats a token, more than {limit:g}")
         )
     elif apart > 0.05:
-        found.append(PreflightFinding(False, "model", f"engine and learner differ by {apart:.3g} nats a token"))
-    return found
+        findings.append(PreflightFinding(False, "model", f"engine and learner differ by {apart:.3g} nats a token"))
+    return findings
 
 
 async def _opposed(trainer: Trainer) -> list[PreflightFinding]:
@@ -241,16 +243,18 @@ async def _opposed(trainer: Trainer) -> list[PreflightFinding]:
     await opponents.follow(PolicyWeights(trainer.learner), 0)
     seed = derive_seed(config.seed, "preflight", "opponent")
     options = RolloutOptions(n=_TASKS, deadline=config.play.deadline, retries=0, seed=seed, seating=opponents.always())
-    played = [one async for one in play_episodes(list(config.envs), trainer.policy, options)]
-    found = [
-        PreflightFinding(True, one.task.env, f"it cannot be played with the opponent: {_failure(one)}")
-        for one in played
-        if one.stop.failed
+    played = [trajectory async for trajectory in play_episodes(list(config.envs), trainer.policy, options)]
+    findings = [
+        PreflightFinding(True, trajectory.task.env, f"it cannot be played with the opponent: {_failure(trajectory)}")
+        for trajectory in played
+        if trajectory.stop.failed
     ]
-    idle = [name for name in config.opponent.players if name not in {one.player for one in played}]
-    if idle and not found:
-        found.append(PreflightFinding(False, "opponent.players", f"{', '.join(idle)} did not act in {len(played)} probe games"))
-    return list(dict.fromkeys(found))
+    idle = [name for name in config.opponent.players if name not in {trajectory.player for trajectory in played}]
+    if idle and not findings:
+        findings.append(
+            PreflightFinding(False, "opponent.players", f"{', '.join(idle)} did not act in {len(played)} probe games")
+        )
+    return list(dict.fromkeys(findings))
 
 
 async def _captured(trainer: Trainer, played: Sequence[Trajectory]) -> list[PreflightFinding]:
@@ -261,7 +265,7 @@ async def _captured(trainer: Trainer, played: Sequence[Trajectory]) -> list[Pref
     name = trainer.config.agent.program
     if level < Capture.TOKENS:
         return [PreflightFinding(True, name, f"the engine captures {level.name.lower()}, and training needs token ids")]
-    records = [one.agent for one in played if isinstance(one.agent, AgentRecord)]
+    records = [trajectory.agent for trajectory in played if isinstance(trajectory.agent, AgentRecord)]
     links: Counter[str] = Counter()
     for record in records:
         links.update(record.links)
@@ -288,14 +292,14 @@ def _learning(trainer: Trainer, played: Sequence[Trajectory]) -> list[PreflightF
     config = trainer.config
     groups: list[TrajectoryGroup] = []
     for env in config.envs:
-        own = [one for one in played if one.task.env == env]
-        if not own:
+        probes = [trajectory for trajectory in played if trajectory.task.env == env]
+        if not probes:
             continue
-        changes = [{"task": own[0].task, "group": len(groups), "member": member} for member in range(len(own))]
-        members = [msgspec.structs.replace(one, **change) for one, change in zip(own, changes, strict=True)]
+        changes = [{"task": probes[0].task, "group": len(groups), "member": member} for member in range(len(probes))]
+        members = [msgspec.structs.replace(trajectory, **change) for trajectory, change in zip(probes, changes, strict=True)]
         # The players of a game are groups of their own.
-        for player in sorted({one.player for one in members}):
-            groups.append(TrajectoryGroup(own[0].task, tuple(one for one in members if one.player == player)))
+        for player in sorted({trajectory.player for trajectory in members}):
+            groups.append(TrajectoryGroup(probes[0].task, tuple(member for member in members if member.player == player)))
 
     def advantage() -> None:
         learner = trainer.learner
@@ -317,25 +321,25 @@ def _learning(trainer: Trainer, played: Sequence[Trajectory]) -> list[PreflightF
                 turns_at(schedule_of(config.horizon, env), 0)
         difficulty_weights(config.play.difficulty, [SolveRate(0, 0.0), SolveRate(4, 0.5)])
 
-    found = []
+    findings = []
     for names, part in (("advantage.method or learner.loss.kind", advantage), ("horizon or play.difficulty", schedules)):
         try:
             part()
         except UsageError as error:
-            found.append(PreflightFinding(True, "recipe", str(error)))
+            findings.append(PreflightFinding(True, "recipe", str(error)))
         except Exception as error:  # noqa: BLE001 - whatever a part of the user's own raises
             last = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{Path(last.filename).name}, line {last.lineno}"
-            what = f"fails on the probe episodes ({place}): {type(error).__name__}: {error}"
-            found.append(PreflightFinding(True, names, what))
-    return found
+            position = f"{Path(last.filename).name}, line {last.lineno}"
+            what = f"fails on the probe episodes ({position}): {type(error).__name__}: {error}"
+            findings.append(PreflightFinding(True, names, what))
+    return findings
 
 
 async def _play(tasks: Sequence[Task], policy: Any, deadline: float) -> list[Trajectory]:
     """Play one episode per task, and return the trajectories in the order of the tasks; of several players the first."""
     played: dict[int, Trajectory] = {}
-    async for one in rollout(tasks, policy, deadline=deadline, retries=0):
-        played.setdefault(one.group, one)
+    async for trajectory in rollout(tasks, policy, deadline=deadline, retries=0):
+        played.setdefault(trajectory.group, trajectory)
     return [played[n] for n in range(len(tasks))]
 
 

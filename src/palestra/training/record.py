@@ -115,11 +115,11 @@ def _advantages(groups: Sequence[TrajectoryGroup], experience: Experience) -> li
     rows: list[list[Array | None]] = [[None] * len(group.members) for group in groups]
     if batch.advantages is None:
         return rows
-    for e, (group, place) in enumerate(experience.members):
-        if group < len(rows) and experience.outcomes[group][place] == USED:
+    for e, (group, member) in enumerate(experience.members):
+        if group < len(rows) and experience.outcomes[group][member] == USED:
             tokens = batch.tokens_of(e)
             unused = np.isin(batch.segments[tokens], list(experience.left_out))
-            rows[group][place] = np.where(unused, np.nan, batch.advantages[tokens])
+            rows[group][member] = np.where(unused, np.nan, batch.advantages[tokens])
     return rows
 
 

@@ -37,8 +37,8 @@ def write_kept(path: Path, kept: Iterable[PlayedTask]) -> None:
 def read_kept(path: Inside) -> list[PlayedTask]:
     """Read groups that ``write_kept`` wrote, in the order of their numbers."""
     seats: dict[tuple[int, str], list[Trajectory]] = defaultdict(list)
-    for one in read_trajectories(path):
-        seats[one.group, one.player].append(one)
+    for trajectory in read_trajectories(path):
+        seats[trajectory.group, trajectory.player].append(trajectory)
     groups = [TrajectoryGroup(members[0].task, tuple(members)) for _, members in sorted(seats.items())]
     numbered = groupby(groups, lambda group: group.members[0].group)
     return [PlayedTask(number, tuple(same)) for number, same in numbered]
@@ -103,7 +103,7 @@ class GroupStream:
         """Wait until a group or a rollout has ended. Raise what made a rollout fail."""
         await self._news.wait()
         self._news.clear()
-        for rollout in [one for one in self._rollouts if one.done()]:
+        for rollout in [rollout for rollout in self._rollouts if rollout.done()]:
             self._rollouts.remove(rollout)
             rollout.result()
 

@@ -52,8 +52,8 @@ def _of(members: Sequence[Trajectory]) -> dict[str, float]:
             "format_errors": float(np.mean([_is_malformed(member) for member in finished])),
             "tokens_per_episode": float(np.mean(sampled)),
         }
-    (said,) = solved([[member for member in members if member.turns or member.stop.failed]])
-    return {**numbers, "success": float(np.mean(said))} if said else numbers
+    (successes,) = solved([[member for member in members if member.turns or member.stop.failed]])
+    return {**numbers, "success": float(np.mean(successes))} if successes else numbers
 
 
 def solved(groups: Sequence[Sequence[Trajectory]]) -> list[list[bool]]:
@@ -63,8 +63,9 @@ def solved(groups: Sequence[Sequence[Trajectory]]) -> list[list[bool]]:
     has a verdict.
     """
     members = [member for group in groups for member in group]
-    said = iter(verdicts([one.task.env for one in members], [one.stop for one in members], [one.success for one in members]))
-    return [[verdict for verdict in islice(said, len(group)) if verdict is not None] for group in groups]
+    envs, stops = [member.task.env for member in members], [member.stop for member in members]
+    of_members = iter(verdicts(envs, stops, [member.success for member in members]))
+    return [[verdict for verdict in islice(of_members, len(group)) if verdict is not None] for group in groups]
 
 
 def _is_malformed(member: Trajectory) -> bool:

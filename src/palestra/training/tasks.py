@@ -45,7 +45,7 @@ class KnownOutcomes(NamedTuple):
         """Return what the steps before ``step`` tell. The outcomes are in the order of the steps."""
 
         def before(outcomes: Sequence[Any]) -> Sequence[Any]:
-            return outcomes[: bisect_left(outcomes, step, key=lambda one: one.step)]
+            return outcomes[: bisect_left(outcomes, step, key=lambda outcome: outcome.step)]
 
         return cls(*({env: before(outcomes) for env, outcomes in each.items()} for each in (envs, rows)))
 
@@ -76,46 +76,46 @@ class TrainingTasks:
                 "repeats a task. Name several environments in [envs], such as levels of a game, or leave play.difficulty out"
             )
 
-    def draw(self, number: int, known: KnownOutcomes) -> Task:
+    def draw(self, number: int, outcomes: KnownOutcomes) -> Task:
         """Return the task of the group ``number`` of the run."""
-        step, place = divmod(number, self._count)
+        step, position = divmod(number, self._count)
         names = list(self._weights)
         given = np.array(list(self._weights.values()))
-        weights = _or_else(given * self._preferred(names, known), given)
+        weights = _or_else(given * self._preferred(names, outcomes), given)
         drawn = derive(self._seed, "mixture", step).choice(len(names), self._count, p=weights / weights.sum())
-        env, seed = names[drawn[place]], derive_seed(self._seed, "task", step, place)
+        env, seed = names[drawn[position]], derive_seed(self._seed, "task", step, position)
         rows = self.rows[env]
         if self._rule is None or rows is None:
             return self.task(env, seed, number)
-        weights = self._of_rows(env, rows, known.rows.get(env, ()))
+        weights = self._of_rows(env, rows, outcomes.rows.get(env, ()))
         # Without a row twice in a step, as long as there are enough.
         size = min(self._count, int((weights > 0).sum()))
         chosen = derive(self._seed, "rows", env, step).choice(len(rows), size, replace=False, p=weights / weights.sum())
-        return Task(env, seed, index=rows[chosen[place % size]])
+        return Task(env, seed, index=rows[chosen[position % size]])
 
-    def _preferred(self, names: Sequence[str], known: KnownOutcomes) -> npt.NDArray[np.float64]:
+    def _preferred(self, names: Sequence[str], outcomes: KnownOutcomes) -> npt.NDArray[np.float64]:
         """The rule's weights of environments without end, which have no rows; 1 for the others."""
         factors = np.ones(len(names))
-        endless = [place for place, env in enumerate(names) if self.rows[env] is None]
+        endless = [index for index, env in enumerate(names) if self.rows[env] is None]
         if self._rule is not None and endless:
-            tried = [(env, one.episodes, one.successes) for env in names for one in known.envs.get(env, ())]
+            tried = [(env, outcome.episodes, outcome.successes) for env in names for outcome in outcomes.envs.get(env, ())]
             rates = running_rates(tried)
-            factors[endless] = difficulty_weights(self._rule, [rates.get(names[place], _UNTRIED) for place in endless])
+            factors[endless] = difficulty_weights(self._rule, [rates.get(names[index], _UNTRIED) for index in endless])
         return factors
 
-    def _of_rows(self, env: str, rows: Sequence[int], known: Sequence[RowOutcome]) -> npt.NDArray[np.float64]:
+    def _of_rows(self, env: str, rows: Sequence[int], outcomes: Sequence[RowOutcome]) -> npt.NDArray[np.float64]:
         count, weights = self._row_weights.get(env, (-1, np.ones(0)))
-        if count != len(known):
-            rates = running_rates((one.row, one.episodes, one.successes) for one in known)
+        if count != len(outcomes):
+            rates = running_rates((outcome.row, outcome.episodes, outcome.successes) for outcome in outcomes)
             ruled = difficulty_weights(self._rule, [rates.get(row, _UNTRIED) for row in rows])
             weights = _or_else(ruled, np.ones(len(rows)))
-            self._row_weights[env] = (len(known), weights)
+            self._row_weights[env] = (len(outcomes), weights)
         return weights
 
-    def task(self, env: str, seed: int, place: int) -> Task:
-        """Return the task at ``place`` of the run. A finite environment repeats a row only after all others were drawn."""
+    def task(self, env: str, seed: int, position: int) -> Task:
+        """Return the task at ``position`` of the run. A finite environment repeats a row only after all others were drawn."""
         rows = self.rows[env]
-        return Task(env, seed) if rows is None else Task(env, seed, index=row_at(rows, self._seed, env, place))
+        return Task(env, seed) if rows is None else Task(env, seed, index=row_at(rows, self._seed, env, position))
 
 
 def _or_else(weights: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -146,7 +146,7 @@ def _held_out_rows(config: TrainConfig) -> Mapping[str, set[int]]:
     rows: dict[str, set[int]] = defaultdict(set)
     panel = held_out_panel(config)
     if panel is not None:
-        digests = {known.id: data_digest(known) for known in panel.source.specs}
+        digests = {environment.id: data_digest(environment) for environment in panel.source.specs}
         for task in panel.tasks:
             if task.index is not None:
                 rows[digests[task.env]].add(task.index)
@@ -154,11 +154,11 @@ def _held_out_rows(config: TrainConfig) -> Mapping[str, set[int]]:
 
 
 def _rows_left(env: str, held_out: Mapping[str, set[int]]) -> Sequence[int] | None:
-    known = spec(env)
-    count = row_count(known)
+    environment = spec(env)
+    count = row_count(environment)
     if count is None:
         return None
-    away = held_out.get(data_digest(known), set())
+    away = held_out.get(data_digest(environment), set())
     return [row for row in range(count) if row not in away]
 
 

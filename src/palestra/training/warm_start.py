@@ -108,24 +108,27 @@ def warm_start(
 def _tasks(config: TrainConfig, count: int, seed: int) -> list[Task]:
     """The environments in turn, whatever their weights: the model must learn the form of every one."""
     names, drawing = list(config.envs), TrainingTasks(config)
-    places = ((names[k % len(names)], k // len(names)) for k in range(count))
-    return [drawing.task(env, derive_seed(seed, "task", env, place), place) for env, place in places]
+    turns = ((names[k % len(names)], k // len(names)) for k in range(count))
+    return [drawing.task(env, derive_seed(seed, "task", env, turn), turn) for env, turn in turns]
 
 
 def _usable(played: Sequence[Trajectory], settings: WarmStart, say: Callable[[str], None]) -> list[Trajectory]:
     """Return the episodes that can be imitated. Raise if an environment has none, and pass a note on the others to ``say``."""
-    kept = [one for one in played if not one.stop.failed and one.segments]
-    whole, left = Counter(one.task.env for one in played), Counter(one.task.env for one in kept)
+    kept = [trajectory for trajectory in played if not trajectory.stop.failed and trajectory.segments]
+    played_in = Counter(trajectory.task.env for trajectory in played)
+    kept_in = Counter(trajectory.task.env for trajectory in kept)
     causes: dict[str, str] = defaultdict(lambda: "the model's context is too short for the first prompt")
-    causes |= {one.task.env: one.failures[-1].message for one in reversed(played) if one.stop.failed}
-    for env in whole:
-        if not left[env]:
+    causes |= {
+        trajectory.task.env: trajectory.failures[-1].message for trajectory in reversed(played) if trajectory.stop.failed
+    }
+    for env in played_in:
+        if not kept_in[env]:
             teacher, _ = parse_hook(DEMONSTRATOR.key, settings.teacher)
             other = "random" if teacher == "oracle" else "oracle"
             raise UsageError(
                 f'warm_start.teacher = "{teacher}" finished no episode of {env}: {causes[env].rstrip(".")}. '
                 f'Otherwise use warm_start.teacher = "{other}", or leave out the warm start: warm_start=none'
             )
-        if left[env] < whole[env]:
-            say(f"warm start: {whole[env] - left[env]} of {whole[env]} episodes of {env} are left out: {causes[env]}")
+        if (count := played_in[env] - kept_in[env]) > 0:
+            say(f"warm start: {count} of {played_in[env]} episodes of {env} are left out: {causes[env]}")
     return kept

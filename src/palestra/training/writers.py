@@ -40,8 +40,8 @@ def writing(config: TrainConfig, folder: Path, show: Write) -> Iterator[Write]:
             closing.callback(getattr(writer, "close", lambda: None))
 
         def write(metrics: Mapping[str, Any]) -> None:
-            for one in (show, *writers):
-                one(metrics)
+            for writer in (show, *writers):
+                writer(metrics)
 
         yield write
 

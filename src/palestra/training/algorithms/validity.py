@@ -147,8 +147,8 @@ def inspect_measured(
     ``segments`` has the segment of every token. ``mismatch`` is the largest mean difference of a segment; see
     ``SampleLimits.mismatch``.
     """
-    found = inspect_segments(sampled, recomputed, segments, mismatch).values()
-    return next((kind for kind in _MEASURED if kind in found), None)
+    kinds = inspect_segments(sampled, recomputed, segments, mismatch).values()
+    return next((kind for kind in _MEASURED if kind in kinds), None)
 
 
 def inspect_segments(
@@ -156,10 +156,10 @@ def inspect_segments(
 ) -> dict[int, InvalidSample]:
     """Return what is wrong with each segment, compared as by ``inspect_measured``. Valid segments are left out."""
     difference = np.abs(recomputed - sampled)
-    means = {int(one): float(difference[segments == one].mean()) for one in np.unique(segments)}
+    means = {int(segment): float(difference[segments == segment].mean()) for segment in np.unique(segments)}
     broken = set(segments[~np.isfinite(recomputed)].tolist())
-    found = {one: InvalidSample.SAMPLER_MISMATCH for one, mean in means.items() if mean > mismatch}
-    return found | dict.fromkeys(broken, InvalidSample.RECOMPUTED_NOT_FINITE)
+    mismatched = {segment: InvalidSample.SAMPLER_MISMATCH for segment, mean in means.items() if mean > mismatch}
+    return mismatched | dict.fromkeys(broken, InvalidSample.RECOMPUTED_NOT_FINITE)
 
 
 def _membership(member: Trajectory, group: TrajectoryGroup, seen: set[bytes]) -> InvalidSample | None:
@@ -188,7 +188,8 @@ def _copied(member: Trajectory, seen: set[bytes]) -> InvalidSample | None:
     if member.stop.failed or sum(float(segment.logprobs.sum()) for segment in member.segments) > _COINCIDENCE:
         return None
     parts = [
-        (np.asarray(one.ids, np.int64).tobytes(), [(span.start, span.stop) for span in one.spans]) for one in member.segments
+        (np.asarray(segment.ids, np.int64).tobytes(), [(span.start, span.stop) for span in segment.spans])
+        for segment in member.segments
     ]
     key = hashlib.blake2b(encode_msgpack((member.player, parts))).digest()
     if key in seen:

@@ -118,12 +118,12 @@ def attend(
             attended: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
             return attended
         return _with_sinks(query, *_repeated(query, key, value), attention_mask, sinks, scale).transpose(1, 2), None
-    known: SegmentBounds | None = options.get("segment_bounds")
-    context = None if known is None else known.context
+    segments: SegmentBounds | None = options.get("segment_bounds")
+    context = None if segments is None else segments.context
     if context is not None:
         query, key, value = context.with_whole_rows(query, key, value)
         sinks = None if sinks is None else context.own_heads(sinks)
-    bounds = (0, query.shape[2]) if known is None else known.places
+    bounds = (0, query.shape[2]) if segments is None else segments.places
     if sinks is not None:
         key, value = _repeated(query, key, value)
     window: int | None = options.get("sliding_window")

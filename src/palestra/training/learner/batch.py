@@ -270,8 +270,8 @@ def micro_batch(batch: Batch, chosen: Sequence[int], layout: Layout) -> MicroBat
         shape = (1, int(lengths.sum()))
     input_ids, position_ids, mask = (np.zeros(shape[0] * shape[1], dtype=np.int64) for _ in range(3))
     for start, ids in zip(starts, sequences, strict=True):
-        place = slice(start, start + len(ids))
-        input_ids[place], position_ids[place], mask[place] = ids, np.arange(len(ids)), 1
+        positions = slice(start, start + len(ids))
+        input_ids[positions], position_ids[positions], mask[positions] = ids, np.arange(len(ids)), 1
     tokens, local = batch.tokens_in(chosen)
     predictors = starts[local] + batch.positions[tokens] - 1
     ends = (starts + lengths - 1)[: len(chosen)]

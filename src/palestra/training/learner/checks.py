@@ -38,12 +38,12 @@ def check_head(network: ActorCritic) -> None:
         return logits
 
     with _evaluating(network):
-        whole = network.run(lambda: model(input_ids=ids, use_cache=False).logits)
+        logits = network.run(lambda: model(input_ids=ids, use_cache=False).logits)
         parts = network.run(by_parts)
-    if not torch.allclose(whole.float(), parts.float(), rtol=1e-3, atol=1e-3):
+    if not torch.allclose(logits.float(), parts.float(), rtol=1e-3, atol=1e-3):
         raise Unsupported(
             f"{type(model).__name__} transforms its logits after the head: they differ by up to "
-            f"{(whole - parts).abs().max():.3g}. Training would use other probabilities than sampling, so it is not supported"
+            f"{(logits - parts).abs().max():.3g}. Training would use other probabilities than sampling, so it is not supported"
         )
 
 
@@ -86,21 +86,21 @@ def check_context(network: ActorCritic) -> None:
     ids = _tokens(network, 8 * context.size)
     row = _row(ids, ids.shape[1:])
 
-    def mine(whole: Tensor) -> Tensor:
-        return whole.chunk(context.size, dim=1)[context.rank]
+    def mine(row: Tensor) -> Tensor:
+        return row.chunk(context.size, dim=1)[context.rank]
 
     nothing = np.zeros(0, dtype=np.int64)
-    own = row._replace(input_ids=mine(ids), position_ids=mine(row.position_ids), part=Part(nothing, 0, nothing, 0))
+    part_inputs = row._replace(input_ids=mine(ids), position_ids=mine(row.position_ids), part=Part(nothing, 0, nothing, 0))
     with _evaluating(network):
         with unknown_windows() as unknown:
-            part = network.run(lambda: network.hidden(own)[1])
-        whole = network.run(lambda: network.hidden(row)[1])
+            part = network.run(lambda: network.hidden(part_inputs)[1])
+        undivided = network.run(lambda: network.hidden(row)[1])
     if unknown:
         raise Unsupported(
             f"{name} limits attention to {min(unknown)} positions in its mask alone, and {key} uses no mask. "
             "Use learner.context_parallel = 1"
         )
-    error = context.largest(torch.tensor(_difference(part, mine(whole)), device=ids.device))
+    error = context.largest(torch.tensor(_difference(part, mine(undivided)), device=ids.device))
     if not error <= _TOLERANCE[network.config.compute]:  # also if it is NaN
         raise Unsupported(
             f"{name} mixes positions outside of attention: with {key}, hidden states differ by {error:.2g} of their size from "
@@ -134,8 +134,8 @@ def check_sharing(network: ActorCritic) -> None:
     try:
         with _evaluating(network):
             moved, shared = network.hidden(inputs)
-            whole = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
-        error = _difference(shared.flatten(0, 1)[moved.ends], whole.flatten(0, 1)[last])
+            separate = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+        error = _difference(shared.flatten(0, 1)[moved.ends], separate.flatten(0, 1)[last])
     except (AttributeError, IndexError, TypeError, RuntimeError) as failure:
         raise Unsupported(f"{type(model).__name__} cannot share prefixes ({failure}): use model.share_prefix = false") from None
     if not error <= _TOLERANCE[network.config.compute]:  # also if it is NaN

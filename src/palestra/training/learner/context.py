@@ -56,16 +56,16 @@ class ContextGroup(NamedTuple):
         """The part of one number per head that belongs to the heads of this rank."""
         return numbers.chunk(self.size)[self.rank]
 
-    def gathered(self, own: Tensor, places: Tensor, count: int) -> Tensor:
-        """All ``count`` numbers of the group, of which this rank has ``own`` at ``places``."""
-        whole: Tensor = _Gathered.apply(own, places, count, self)  # type: ignore[no-untyped-call,unused-ignore]
-        return whole
+    def gathered(self, numbers: Tensor, places: Tensor, count: int) -> Tensor:
+        """All ``count`` numbers of the group, of which this rank has ``numbers`` at ``places``."""
+        gathered: Tensor = _Gathered.apply(numbers, places, count, self)  # type: ignore[no-untyped-call,unused-ignore]
+        return gathered
 
     def largest(self, number: Tensor) -> float:
         """The largest ``number`` of all ranks of the group."""
-        found = number.clone()
-        dist.all_reduce(found, dist.ReduceOp.MAX, group=self.group)
-        return float(found)
+        largest = number.clone()
+        dist.all_reduce(largest, dist.ReduceOp.MAX, group=self.group)
+        return float(largest)
 
 
 def check_groups(size: int, ranks: int) -> None:
@@ -133,8 +133,8 @@ def part_of(micro: MicroBatch, context: ContextGroup) -> tuple[MicroBatch, Part]
 
 
 def _exchanged(some: Tensor, context: ContextGroup, divided: int, joined: int) -> Tensor:
-    whole: Tensor = _Exchange.apply(some, context, divided, joined)  # type: ignore[no-untyped-call,unused-ignore]
-    return whole
+    exchanged: Tensor = _Exchange.apply(some, context, divided, joined)  # type: ignore[no-untyped-call,unused-ignore]
+    return exchanged
 
 
 class _Exchange(torch.autograd.Function):
@@ -162,13 +162,13 @@ class _Gathered(torch.autograd.Function):
     """The numbers of all ranks. Each rank uses all of them, so the gradient of its own ones is not added over ranks."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, places: Tensor, count: int, context: ContextGroup) -> Tensor:
+    def forward(ctx: Any, numbers: Tensor, places: Tensor, count: int, context: ContextGroup) -> Tensor:
         ctx.save_for_backward(places)
         # One rank fills each entry and the others leave it 0, so the sum is exact.
-        whole = own.new_zeros(count).index_copy(0, places, own)
+        gathered = numbers.new_zeros(count).index_copy(0, places, numbers)
         if context.group is not None:
-            dist.all_reduce(whole, group=context.group)
-        return whole
+            dist.all_reduce(gathered, group=context.group)
+        return gathered
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:

@@ -116,19 +116,19 @@ class ActorCritic(nn.Module):
             values, end_values = (self.critic(some).float().sum(-1) for some in (states, hidden[inputs.ends]))
             return self._gathered(inputs.part, Outputs(statistics, values, end_values))
 
-    def _gathered(self, part: Part | None, own: Outputs) -> Outputs:
+    def _gathered(self, part: Part | None, outputs: Outputs) -> Outputs:
         """The outputs for the whole micro-batch, of which this rank has computed a part."""
         if part is None or self.context is None:
-            return own
-        device, gathered = own.statistics.logprobs.device, self.context.gathered
+            return outputs
+        device, gathered = outputs.statistics.logprobs.device, self.context.gathered
         tokens, segments = (torch.as_tensor(places, device=device) for places in (part.tokens, part.segments))
-        statistics = TokenStatistics(*(gathered(one, tokens, part.token_count) for one in own.statistics))
-        if own.values is None or own.end_values is None:
+        statistics = TokenStatistics(*(gathered(statistic, tokens, part.token_count) for statistic in outputs.statistics))
+        if outputs.values is None or outputs.end_values is None:
             return Outputs(statistics, None, None)
         return Outputs(
             statistics,
-            gathered(own.values, tokens, part.token_count),
-            gathered(own.end_values, segments, part.segment_count),
+            gathered(outputs.values, tokens, part.token_count),
+            gathered(outputs.end_values, segments, part.segment_count),
         )
 
     def hidden(self, inputs: Inputs) -> tuple[Inputs, Tensor]:

@@ -246,9 +246,9 @@ def _divided_inputs(shape: MicroBatchShape, segments: int, length: int, sampled:
     rows, columns, most = (1, segments * length, segments * sampled) if shape.packed else (segments, length, sampled)
     width = -(-columns // shape.divided)
     ids = torch.zeros(rows, width, dtype=torch.int64)
-    own, ends = np.arange(rows * min(most, width)), np.arange(segments)
-    part = Part(own, segments * sampled, ends, segments)
-    predictors = torch.zeros(len(own), dtype=torch.int64)
+    tokens, ends = np.arange(rows * min(most, width)), np.arange(segments)
+    part = Part(tokens, segments * sampled, ends, segments)
+    predictors = torch.zeros(len(tokens), dtype=torch.int64)
     starts = range(0, columns, length) if shape.packed else [0]
     bounds = (*starts, width * shape.divided)
     return Inputs(ids, ids, None, predictors, predictors, torch.zeros(segments, dtype=torch.int64), bounds, part=part)
@@ -257,15 +257,15 @@ def _divided_inputs(shape: MicroBatchShape, segments: int, length: int, sampled:
 class _Live(TorchDispatchMode):
     """Adds up the bytes of the tensors that operations have made and that still exist.
 
-    What operations write into the ``known`` values, and views of these, are no new tensors.
+    What operations write into the ``existing`` values, and views of these, are no new tensors.
     """
 
-    def __init__(self, known: Iterable[Any]) -> None:
+    def __init__(self, existing: Iterable[Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call,unused-ignore]
         self._alive: dict[int, weakref.ref[Any]] = {}
         self._now = 0
         self._peak = 0
-        for value in known:
+        for value in existing:
             if isinstance(value, Tensor):
                 storage = value.untyped_storage()
                 self._enter(storage, 0)

@@ -90,9 +90,9 @@ def _plain(name: str) -> str:
     return name.removeprefix("model.").removeprefix("base_model.model.").replace(".base_layer", "")
 
 
-def _keep_rows(tensor: Tensor, whole: Tensor) -> None:
+def _keep_rows(tensor: Tensor, full: Tensor) -> None:
     rows, first = local_rows(tensor)
-    rows.copy_(whole if not rows.dim() else whole[first : first + len(rows)])
+    rows.copy_(full if not rows.dim() else full[first : first + len(rows)])
 
 
 # ------------------------------------------------------------------------------------------------------- without memory
@@ -155,15 +155,15 @@ class _Checkpoint:
         self._mapping: Any = get_model_conversion_mapping(model)
         self._renamed: dict[str, _Place] = {}
         self._fused: dict[str, list[_Place]] = defaultdict(list)
-        known = model.state_dict()
+        parameters = model.state_dict()
         for path in files:
             with safe_open(path, framework="pt") as file:
                 names = list(file.keys())
             for name in names:
-                target, fused = self._target(name, known)
-                if target in known and fused:
+                target, fused = self._target(name, parameters)
+                if target in parameters and fused:
                     self._fused[target].append(_Place(path, name))
-                elif target in known:
+                elif target in parameters:
                     self._renamed[target] = _Place(path, name)
         for alias, source in model.all_tied_weights_keys.items():  # one tensor, which some checkpoints store twice
             if (stored := self._renamed.pop(alias, None)) is not None:
@@ -172,33 +172,33 @@ class _Checkpoint:
     @property
     def used_conversions(self) -> list[Any]:
         """What transformers must undo when it writes the tensors of the model."""
-        return [one for one in self._mapping if one.was_used()]
+        return [conversion for conversion in self._mapping if conversion.was_used()]
 
     def fill(self, tensors: Mapping[str, Tensor]) -> set[str]:
         """Copy this rank's rows into ``tensors``; return the names for which the checkpoint has values."""
         filled = set()
-        for target, place in self._renamed.items():
+        for target, source in self._renamed.items():
             rows, first = local_rows(tensors[target])
             # Opened for each tensor: an open file keeps all pages that were read in memory.
-            with safe_open(place.file, framework="pt") as file:
-                stored = file.get_slice(place.name)
+            with safe_open(source.file, framework="pt") as file:
+                stored = file.get_slice(source.name)
                 rows.copy_(stored[first : first + len(rows)] if rows.dim() else stored[...])
             filled.add(target)
         for target, places in self._fused.items():
-            for name, whole in self._converted(target, places).items():
-                _keep_rows(tensors[name], whole)
+            for name, full in self._converted(target, places).items():
+                _keep_rows(tensors[name], full)
                 filled.add(name)
         return filled
 
-    def _target(self, name: str, known: dict[str, Tensor]) -> tuple[str, bool]:
+    def _target(self, name: str, parameters: dict[str, Tensor]) -> tuple[str, bool]:
         """The name in the model of what the checkpoint calls ``name``, and whether it is fused with others."""
         from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
 
-        renamings = [one for one in self._mapping if isinstance(one, WeightRenaming)]
-        converters = [one for one in self._mapping if isinstance(one, WeightConverter)]
+        renamings = [conversion for conversion in self._mapping if isinstance(conversion, WeightRenaming)]
+        converters = [conversion for conversion in self._mapping if isinstance(conversion, WeightConverter)]
         prefix = self._model.base_model_prefix
-        target, pattern = rename_source_key(name, renamings, converters, prefix, known)
-        if target not in known and name in known:
+        target, pattern = rename_source_key(name, renamings, converters, prefix, parameters)
+        if target not in parameters and name in parameters:
             return name, False
         return target, pattern is not None
 
@@ -208,9 +208,9 @@ class _Checkpoint:
         from transformers.modeling_utils import LoadStateDictConfig
 
         read: dict[str, Tensor] = {}
-        for place in places:
-            with safe_open(place.file, framework="pt") as file:
-                read[place.name] = file.get_tensor(place.name)
+        for source in places:
+            with safe_open(source.file, framework="pt") as file:
+                read[source.name] = file.get_tensor(source.name)
         settings = LoadStateDictConfig(dtype=torch.float32, weight_mapping=self._mapping)
         convert_and_load_state_dict_in_model(model=self._model, state_dict=read, load_config=settings)
         made = {name: p.detach() for name, p in self._model.named_parameters() if p.device.type != "meta"}

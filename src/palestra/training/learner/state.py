@@ -84,10 +84,10 @@ def local_rows(tensor: Tensor) -> tuple[Tensor, int]:
 
 def write_state(folder: Path, rank: int, ranks: int, updates: int, tensors: Mapping[str, TensorRows]) -> None:
     """Write this rank's part of ``tensors`` into ``folder``. On return it is on the disk."""
-    held = {name: one for name, one in tensors.items() if rank == 0 or one.sharded or name == GENERATOR}
+    held = {name: rows for name, rows in tensors.items() if rank == 0 or rows.sharded or name == GENERATOR}
     path = folder / f"learner-{rank:05d}.safetensors"
-    entry = _write_safetensors(path, {name: one.rows for name, one in held.items()})
-    told = {name: RowRange(one.shape, one.start) for name, one in held.items()}
+    entry = _write_safetensors(path, {name: rows.rows for name, rows in held.items()})
+    told = {name: RowRange(rows.shape, rows.start) for name, rows in held.items()}
     body = msgspec.json.encode(RankState(updates, ranks, entry, told), order="deterministic")
     write_whole(path.with_suffix(".json"), body)
 
@@ -134,19 +134,19 @@ class StateReader:
     @property
     def files(self) -> dict[str, FileEntry]:
         """The hashes of the tensors' files, as they were written."""
-        return {self._name(rank): one.file for rank, one in enumerate(self._ranks)}
+        return {self._name(rank): state.file for rank, state in enumerate(self._ranks)}
 
     def names(self) -> set[str]:
         """Every tensor that was saved."""
-        return {name for one in self._ranks for name in one.tensors}
+        return {name for state in self._ranks for name in state.tensors}
 
     def fill(self, name: str, into: TensorRows) -> None:
         """Copy what was saved as ``name`` into the rows that this rank holds."""
         filled = 0
-        for rank, one in enumerate(self._ranks):
-            if name not in one.tensors:
+        for rank, state in enumerate(self._ranks):
+            if name not in state.tensors:
                 continue
-            saved = one.tensors[name]
+            saved = state.tensors[name]
             if saved.shape != into.shape:
                 raise SchemaError(f"{name} has shape {list(saved.shape)} in the checkpoint and {list(into.shape)} here")
             filled += self._copy(rank, name, saved.start, into.rows, into.start)

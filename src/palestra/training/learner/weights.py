@@ -46,8 +46,8 @@ def memory_weights(network: ActorCritic, dtype: torch.dtype | None = None) -> It
         if ".lora_" in stored or name in tied:
             continue
         adapter = adapters.get(name)
-        whole = _whole(parameter, dtype) if adapter is None else _typed(_whole(parameter) + _change(adapter), dtype)
-        yield name, whole
+        full = _whole(parameter, dtype) if adapter is None else _typed(_whole(parameter) + _change(adapter), dtype)
+        yield name, full
 
 
 def checkpoint_weights(network: ActorCritic, dtype: torch.dtype | None = None) -> Iterator[tuple[str, Tensor]]:
@@ -67,10 +67,10 @@ def write_weights(network: ActorCritic, folder: Path, dtype: torch.dtype, rank: 
         save_file({name: tensor.contiguous() for name, tensor in held.items()}, path, metadata={"format": "pt"})
         held.clear()
 
-    for place, (name, tensor) in enumerate(checkpoint_weights(network, dtype)):
-        if place % ranks == rank:
+    for number, (name, tensor) in enumerate(checkpoint_weights(network, dtype)):
+        if number % ranks == rank:
             held[name] = tensor
-        if sum(one.nbytes for one in held.values()) >= _FILE_BYTES:
+        if sum(weight.nbytes for weight in held.values()) >= _FILE_BYTES:
             write()
     if held:
         write()
@@ -93,14 +93,14 @@ def write_adapters(network: ActorCritic, folder: Path, dtype: torch.dtype, rank:
         raise Unsupported('servers load no adapters of experts: use engine.transfer = "folder"')
     if isinstance(network, FSDPModule):
         network.reshard()  # after a pass without gradients, what is outside of the layers is still gathered
-    whole = {
+    adapters = {
         name.replace(".default.", "."): _whole(parameter, dtype).contiguous()
         for name, parameter in network.model.named_parameters()
         if ".lora_" in name
     }
     if rank == 0:
         network.model.peft_config["default"].save_pretrained(folder)
-        save_file(whole, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        save_file(adapters, folder / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
 def _owner(name: str) -> str:
