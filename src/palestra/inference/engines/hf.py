@@ -248,14 +248,14 @@ class HFEngine:
         if row is None or row.busy:
             row = self._free_row()
             row.cached = 0
-        known = common_prefix(row, context)
+        cached = common_prefix(row, context)
         # Searching every row costs about as much as computing a few tokens.
-        if known < len(context) // 2 and len(context) - known > _WORTH_COPYING:
+        if cached < len(context) // 2 and len(context) - cached > _WORTH_COPYING:
             shared, best = max(((common_prefix(other, context), other) for other in self._arena.rows), key=lambda pair: pair[0])
-            if shared >= known + _WORTH_COPYING:
-                known = shared
-                self._arena.copy(best, row, known)
-        row.busy, row.cached = True, min(known, len(context) - 1)  # the last id is computed for its logits
+            if shared >= cached + _WORTH_COPYING:
+                cached = shared
+                self._arena.copy(best, row, cached)
+        row.busy, row.cached = True, min(cached, len(context) - 1)  # the last id is computed for its logits
         row.ids = array("i", context.tobytes())
         if request.session is not None:
             self._rows[request.session] = row
@@ -350,12 +350,12 @@ class HFEngine:
 
     def _load(self, source: Any, version: int) -> None:
         state = source if hasattr(source, "items") else _state_of(source)
-        own = self.model.state_dict()
+        parameters = self.model.state_dict()
         with torch.no_grad():
             for name, tensor in state.items():
-                if name not in own:
+                if name not in parameters:
                     raise UsageError(f"the new weights contain a parameter that this model does not have: {name}")
-                own[name].copy_(tensor)
+                parameters[name].copy_(tensor)
         self.version = version
         # Running requests compute their context again under the new weights, before any waiting one starts.
         self._waiting.extendleft(reversed(self._active))

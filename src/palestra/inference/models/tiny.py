@@ -124,13 +124,13 @@ def _whole_tokenizer(envs: str, unit: _Unit, seed: int) -> Any:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
     atoms = WORDS if unit == "word" else _ATOMS
-    said = (
+    texts = (
         piece
         for text in _suite_text(envs, _PHRASE_TASKS, _PHRASE_TURNS, seed, unit)
         for piece in re.split(f"({atoms})", text)
         if piece
     )
-    vocabulary = {word: number for number, word in enumerate(dict.fromkeys([*_SPECIALS, UNKNOWN, *said]))}
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys([*_SPECIALS, UNKNOWN, *texts]))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(atoms), "isolated")
     tokenizer.decoder = decoders.Fuse()
@@ -169,16 +169,16 @@ def _model(words: int, width: int, layers: int, seed: int, stop: int) -> Any:
 
 def _suite_text(envs: str, tasks: int, turns: int, seed: int, unit: _Unit = "phrase") -> Iterator[str]:
     """Yield the texts of the environments, and moves in them."""
-    specs = [known for pattern in envs.split(",") for known in _representatives(pattern)]
+    specs = [environment for pattern in envs.split(",") for environment in _representatives(pattern)]
     if not specs:
         raise UsageError(f"no environment that can run here matches {envs!r}")
-    for known in specs:
+    for environment in specs:
         env: Env | None = None
         with ExitStack() as stack:
             for number in range(tasks):
                 if env is None or not env.unwrapped.reusable:
                     stack.close()
-                    env = stack.enter_context(make(known.id))
+                    env = stack.enter_context(make(environment.id))
                 # Random moves need not contain all words of good ones.
                 players = ("oracle", "random") if unit == "word" and number % 2 else ("random", "oracle")
                 yield from _episode_text(env, turns, derive_seed(seed, "tiny text", number), players)
@@ -188,12 +188,12 @@ def _representatives(pattern: str) -> list[EnvSpec]:
     """The environments that match ``pattern`` and can run here, one level of each family."""
     # A file of questions and a module:Class are in no list.
     matches = list_envs(pattern) or [spec(pattern)]
-    return [known for known in matches if not known.missing() and _is_default(known, pattern)]
+    return [environment for environment in matches if not environment.missing() and _is_default(environment, pattern)]
 
 
-def _is_default(known: EnvSpec, asked: str) -> bool:
-    """Whether ``known`` represents its family: it is the default level, or the requested one."""
-    return not known.levels or known.id == asked or known.id.endswith(known.levels[0])
+def _is_default(environment: EnvSpec, asked: str) -> bool:
+    """Whether ``environment`` represents its family: it is the default level, or the requested one."""
+    return not environment.levels or environment.id == asked or environment.id.endswith(environment.levels[0])
 
 
 def _episode_text(env: Env, turns: int, seed: int, players: Sequence[str]) -> Iterator[str]:

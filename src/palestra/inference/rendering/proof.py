@@ -49,10 +49,10 @@ def _check_turn(renderer: Renderer, tokenizer: Any, prompt: Ints, sampled: Ints,
     if not np.isin(cut, renderer.stop_ids).any():
         raise UsageError(f"the prefix property fails: a reply that was cut is not closed before a {following.role} message")
     reply = Message("assistant", tokenizer.decode(sampled.tolist()))
-    whole = renderer.first([*_TALK, reply, following])
-    if not np.array_equal(whole[-len(closed) :], closed):
+    rendered = renderer.first([*_TALK, reply, following])
+    if not np.array_equal(rendered[-len(closed) :], closed):
         raise UsageError(
-            f"the prefix property fails: rendered whole, the conversation ends in {whole[-len(closed) :].tolist()}, and "
+            f"the prefix property fails: rendered whole, the conversation ends in {rendered[-len(closed) :].tolist()}, and "
             f"turn by turn in {closed.tolist()} ({tokenizer.decode(closed.tolist())!r}): this tokenizer does not cut "
             f"at the stop token"
         )

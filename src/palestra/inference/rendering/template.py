@@ -138,8 +138,8 @@ class TemplateRenderer:
 
     def _tail_text(self, messages: Sequence[Message]) -> str:
         text = self._text([_QUESTION, Message("assistant", _REPLY), *messages])
-        _, found, tail = text.partition(_REPLY)
-        if not found:
+        _, reply, tail = text.partition(_REPLY)
+        if not reply:
             raise UsageError("the chat template does not show an assistant's reply verbatim: use a renderer of your own")
         return tail
 
@@ -188,9 +188,9 @@ class TemplateRenderer:
 
     def _is_rewritten(self, prompt: Ints, sampled: Ints, messages: Sequence[Message]) -> bool:
         rewriting = [self.rewrites[message.role] for message in messages]
-        if any(one.plain for one in rewriting):
+        if any(part.plain for part in rewriting):
             return True
-        return any(one.thinking for one in rewriting) and self._holds_thinking([*prompt.tolist(), *sampled.tolist()])
+        return any(part.thinking for part in rewriting) and self._holds_thinking([*prompt.tolist(), *sampled.tolist()])
 
     def _holds_thinking(self, ids: list[int]) -> bool:
         """Whether any reply in ``ids`` contains thinking; a text in which no reply is found counts as one reply."""

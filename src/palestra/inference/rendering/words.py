@@ -67,7 +67,9 @@ class WordRenderer:
 
     def _written(self, messages: Sequence[Message]) -> list[int]:
         return [
-            id for one in messages for id in (self._role(one.role), *self.tokenizer.encode(shown_text(one.content)), self._end)
+            id
+            for message in messages
+            for id in (self._role(message.role), *self.tokenizer.encode(shown_text(message.content)), self._end)
         ]
 
     def _role(self, role: str) -> int:

@@ -41,7 +41,7 @@ def bucketed(weights: Iterable[tuple[str, Tensor]], size: int) -> Iterator[Weigh
     held: list[tuple[str, Tensor]] = []
     for name, tensor in weights:
         held.append((name, tensor))
-        if sum(one.nbytes for _, one in held) > size:
+        if sum(tensor.nbytes for _, tensor in held) > size:
             yield _bucket(held)
             held = []
     if held:
@@ -109,13 +109,13 @@ class CollectiveTransfer:
             key=base64.b64encode(unique).decode(),
         )
         kind: Callable[[Invitation, torch.device], _Channel] = _NcclChannel if unique else _GroupChannel
-        found: list[_Channel] = []
+        channels: list[_Channel] = []
 
         async def join() -> None:
-            found.append(await asyncio.to_thread(kind, invitation, self._device))
+            channels.append(await asyncio.to_thread(kind, invitation, self._device))
 
         await while_sending(engine.join_group(replica, invitation), join())
-        return found[0]
+        return channels[0]
 
     def _give_up(self, replica: ServerReplica) -> None:
         for key in [key for key in self._channels if key[0] == replica.url]:
@@ -156,8 +156,8 @@ class _GroupChannel:
 
     def __init__(self, invitation: Invitation, device: torch.device) -> None:
         self._device = device
-        place = f"tcp://{invitation.address}:{invitation.port}"
-        store, _, _ = next(dist.rendezvous(place, 0, invitation.size, timeout=_MEETING))
+        address = f"tcp://{invitation.address}:{invitation.port}"
+        store, _, _ = next(dist.rendezvous(address, 0, invitation.size, timeout=_MEETING))
         # The prefixes that torch gives a named group, and SGLang the store of the group.
         for prefix in (GROUP, f"{GROUP}/", f"{device.type}/"):
             store = dist.PrefixStore(prefix, store)
@@ -212,8 +212,8 @@ def _tensors(bucket: WeightBucket, data: Tensor) -> Iterator[Tensor]:
 
 def _own_address(url: str) -> str:
     """The address of this host on the way to the server at ``url``. Nothing is sent."""
-    place = urlsplit(url)
+    server = urlsplit(url)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((place.hostname or "127.0.0.1", place.port or 80))
+        probe.connect((server.hostname or "127.0.0.1", server.port or 80))
         address: str = probe.getsockname()[0]
         return address

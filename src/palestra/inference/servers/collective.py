@@ -67,7 +67,7 @@ class ReceivingEngine(Protocol):
 
 async def while_sending(call: Awaitable[None], sending: Awaitable[None]) -> None:
     """Wait for both. If one fails, leave the other: a broadcast without a receiver may never return."""
-    tasks = [asyncio.ensure_future(one) for one in (call, sending)]
+    tasks = [asyncio.ensure_future(work) for work in (call, sending)]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:

@@ -131,7 +131,7 @@ class Fleet:
 
     async def wait(self) -> None:
         """Wait until all servers answer."""
-        began, said = monotonic(), monotonic()
+        began, noted = monotonic(), monotonic()
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5.0)) as session:
             while True:
                 up = [command.url for command in self._commands if await _answers(session, command.url)]
@@ -145,8 +145,8 @@ class Fleet:
                         f"{late} did not answer within {self.patience:.0f} s: see the logs in {self._folder}, or raise "
                         "engine.launch.patience"
                     )
-                if monotonic() - said >= _SAY_EVERY:
-                    said = monotonic()
+                if monotonic() - noted >= _SAY_EVERY:
+                    noted = monotonic()
                     self.say(f"{len(up)} of {len(self._commands)} servers are ready after {waited:.0f} s")
                 await asyncio.sleep(_POLL)
 
@@ -180,7 +180,7 @@ class Fleet:
                 watcher.result()
 
     async def _launch(self, command: ServerCommand) -> None:
-        own = {} if command.devices is None else {"CUDA_VISIBLE_DEVICES": command.devices}
+        devices = {} if command.devices is None else {"CUDA_VISIBLE_DEVICES": command.devices}
         if shutil.which(command.arguments[0]) is None:
             raise UsageError(
                 f"the server cannot be started: {command.arguments[0]} is not a program that can be executed. "
@@ -192,7 +192,7 @@ class Fleet:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", **own},
+                env={**os.environ, "VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", **devices},
                 start_new_session=True,  # Ctrl-C ends the run after its step, and the step needs the servers
             )
 

@@ -51,12 +51,12 @@ class Answering:
     async def generate(self, prompt: bytes, sampling: bytes, session: str) -> tuple[bytes, str]:
         """Return ``Tokens`` as msgpack, and the finish reason."""
         assert self._engine is not None, "the engine is loaded before the first call"
-        own = self._sessions.setdefault(session, EngineSession())
+        engine_session = self._sessions.setdefault(session, EngineSession())
         self._sessions.move_to_end(session)
         if len(self._sessions) > _SESSIONS:
             self._sessions.popitem(last=False)
         asked = decode_msgpack(prompt, Ints), decode_msgpack(sampling, Sampling)
-        tokens, finish = await self._engine.generate(*asked, own)
+        tokens, finish = await self._engine.generate(*asked, engine_session)
         return encode_msgpack(tokens), finish.value
 
 
@@ -101,9 +101,9 @@ class Replica(Answering):
     async def _catch_up(self) -> None:
         """Load the newest version, unless the replica has it already."""
         async with self._loading:
-            found = None if self._current else await asyncio.to_thread(self._settings.weights.newest)
-            if found is not None:
-                await self._own.update_weights(*found)
+            newest = None if self._current else await asyncio.to_thread(self._settings.weights.newest)
+            if newest is not None:
+                await self._own.update_weights(*newest)
             self._current = True
 
 
@@ -123,17 +123,17 @@ class Replicas:
         return Replicas, (self._actors, self.context_length, self._weights)
 
     async def generate(self, prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
-        place, name = self._place(session)
+        replica, name = self._place(session)
         asked = encode_msgpack(prompt), encode_msgpack(sampling), name
-        data, finish = await self._persist(place, "generate", *asked)
+        data, finish = await self._persist(replica, "generate", *asked)
         return Generation(decode_msgpack(data, Tokens), Finish(finish))
 
     async def update_weights(self, source: PolicyWeights, version: int) -> None:
         assert self._weights is not None, "only the learner updates weights"
         await asyncio.to_thread(self._weights.write, source, version)
         async with asyncio.TaskGroup() as group:
-            for place in range(len(self._actors)):
-                group.create_task(self._persist(place, "load", version, anywhere=False))
+            for replica in range(len(self._actors)):
+                group.create_task(self._persist(replica, "load", version, anywhere=False))
 
     async def pause(self) -> None:
         """Do nothing: a replica loads new weights between two tokens."""
@@ -150,7 +150,7 @@ class Replicas:
         new = number % len(self._actors), f"{self._name}.{number}"
         return new if session is None else self._places.setdefault(session, new)
 
-    async def _persist(self, place: int, method: str, *arguments: Any, anywhere: bool = True) -> Any:
+    async def _persist(self, replica: int, method: str, *arguments: Any, anywhere: bool = True) -> Any:
         """Call a replica. If it is lost, call the next one."""
         import ray
 
@@ -158,12 +158,12 @@ class Replicas:
         until = loop.time() + PATIENCE
         while True:
             try:
-                return await getattr(self._actors[place], method).remote(*arguments)
+                return await getattr(self._actors[replica], method).remote(*arguments)
             except ray.exceptions.RayActorError as error:
                 if loop.time() > until:
                     raise InfrastructureError(f"no replica answers: {error}") from None
                 await asyncio.sleep(PAUSE)
-            place = (place + 1) % len(self._actors) if anywhere else place
+            replica = (replica + 1) % len(self._actors) if anywhere else replica
 
 
 class Relay(Replicas):

@@ -100,9 +100,9 @@ class RemoteEngine(ABC):
                 problems.append(f"{replica.url} does not answer ({str(error) or type(error).__name__})")
         raise InfrastructureError(f"{'; '.join(problems)}. Check the URL, and that the server has finished loading its model")
 
-    def _introduce(self, replica: ServerReplica, known: Any) -> None:
+    def _introduce(self, replica: ServerReplica, models: Any) -> None:
         try:
-            (first, *_) = known["data"]
+            (first, *_) = models["data"]
             self.model = self.model or first["id"]
             self.context_length = int(first["max_model_len"])
         except (KeyError, TypeError, ValueError) as error:

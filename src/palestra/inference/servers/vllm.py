@@ -85,8 +85,8 @@ class VLLMEngine(RemoteEngine):
 
         replica, answer = await self._answered(ask)
         try:
-            found = answer["choices"][0]["prompt_logprobs"]
-            return np.array([np.nan, *(found[n][str(prompt[n])]["logprob"] for n in range(1, len(prompt)))])
+            logprobs = answer["choices"][0]["prompt_logprobs"]
+            return np.array([np.nan, *(logprobs[n][str(prompt[n])]["logprob"] for n in range(1, len(prompt)))])
         except (KeyError, TypeError, IndexError) as error:
             raise PolicyError(f"{replica.url} did not answer with the log-probs of the prompt: {error!r}") from None
 
@@ -133,9 +133,9 @@ class VLLMEngine(RemoteEngine):
         return int((await self._get(replica, "/get_world_size"))["world_size"])
 
     async def join_group(self, replica: ServerReplica, invitation: Invitation) -> None:
-        place: dict[str, Any] = {"master_address": invitation.address, "master_port": invitation.port}
+        meeting: dict[str, Any] = {"master_address": invitation.address, "master_port": invitation.port}
         info = {
-            **({"nccl_unique_id_b64": invitation.key} if invitation.key else place),
+            **({"nccl_unique_id_b64": invitation.key} if invitation.key else meeting),
             "rank_offset": 1,
             "world_size": invitation.size,
             "packed": True,
