@@ -14,7 +14,7 @@ from palestra.durable.checkpoint import Checkpoints
 from palestra.errors import UsageError
 from palestra.evaluation import read_report
 from palestra.training import TrainConfig, train
-from palestra.training.heldout import Progress
+from palestra.training.heldout import BestEvaluation, HeldOut
 from palestra.training.record import read_metrics
 from palestra.training.run import _train_until_stopped, claimed
 from palestra.training.trainer import Trainer
@@ -190,21 +190,21 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def restored(saved: Progress, folder: Path, said: list[str], **evaluation: Any) -> Progress:
+def restored(saved: BestEvaluation, folder: Path, said: list[str], **evaluation: Any) -> BestEvaluation:
     """The progress of a run that resumes after step 3 with ``saved``."""
     settings = config(folder, evaluation={"every": 1, "keep_best": True, **evaluation})
-    resumed = SimpleNamespace(config=settings, checkpoints=Checkpoints(folder), say=said.append, _keeps_best=lambda: True)
-    Trainer._restore_progress(resumed, saved, 3)  # type: ignore[arg-type]
-    progress: Progress = resumed._progress
-    return progress
+    held_out = HeldOut(settings.evaluation, tuple(settings.envs), settings.seed, settings.play, folder, said.append)
+    resumed = SimpleNamespace(held_out=held_out, checkpoints=Checkpoints(folder))
+    Trainer._restore_best(resumed, saved, 3)  # type: ignore[arg-type]
+    return held_out.progress
 
 
 def test_a_crash_before_the_best_checkpoint_had_its_name_is_repaired(tmp_path: Path) -> None:
     said: list[str] = []
-    saved = Progress(0.9, 2, 1, "score", 0.0)
+    saved = BestEvaluation(0.9, 2, 1, "score", 0.0)
     assert restored(saved, tmp_path, said) is saved
     assert not (tmp_path / "best").exists()
-    saved = Progress(0.9, 3, 0, "score", 0.0)
+    saved = BestEvaluation(0.9, 3, 0, "score", 0.0)
     assert restored(saved, tmp_path, said) is saved
     assert (tmp_path / "best").read_text() == "step-00000003\n"
     assert said == []
@@ -213,8 +213,8 @@ def test_a_crash_before_the_best_checkpoint_had_its_name_is_repaired(tmp_path: P
 @pytest.mark.parametrize("change", [{"metric": "success"}, {"temperature": 1.0}])
 def test_another_metric_or_temperature_forgets_the_best_evaluation(tmp_path: Path, change: dict[str, Any]) -> None:
     said: list[str] = []
-    found = restored(Progress(0.9, 3, 2, "score", 0.0), tmp_path, said, **change)
+    found = restored(BestEvaluation(0.9, 3, 2, "score", 0.0), tmp_path, said, **change)
     assert (found.best, found.best_step, found.worse) == (None, -1, 0)
-    assert found.after(4, 0.4).after(5, 0.3) == Progress(0.4, 4, 1, found.metric, found.temperature)
+    assert found.after(4, 0.4).after(5, 0.3) == BestEvaluation(0.4, 4, 1, found.metric, found.temperature)
     assert said == ["evaluation.metric or evaluation.temperature has changed: the best checkpoint is chosen anew"]
     assert not (tmp_path / "best").exists()

@@ -31,7 +31,10 @@ def model_card(run: Path, config: TrainConfig, step: int) -> str:
     """Return the card, in Markdown, of the model after ``step`` steps of the run in ``run``."""
     front = {"library_name": "transformers", "tags": ["palestra", "reinforcement-learning"], "base_model": config.model.path}
     parts = [
-        *("---", *(f"{key}: {msgspec.json.encode(value).decode()}" for key, value in front.items()), "---", ""),
+        "---",
+        *(f"{key}: {msgspec.json.encode(value).decode()}" for key, value in front.items()),
+        "---",
+        "",
         f"# {Path(config.model.path).name} after {step} steps of reinforcement learning",
         "",
         f"Trained by Palestra {__version__} from `{config.model.path}` on {_listed(config.envs)}.",

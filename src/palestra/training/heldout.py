@@ -18,12 +18,12 @@ from palestra.evaluation import evaluate_async
 from palestra.recipes.play import EvaluationSettings, PlaySettings
 from palestra.training.tasks import held_out_seed
 
-__all__ = ["EVALUATIONS", "HeldOut", "Progress"]
+__all__ = ["EVALUATIONS", "BestEvaluation", "HeldOut"]
 
 EVALUATIONS = "evaluations"
 
 
-class Progress(msgspec.Struct, frozen=True):
+class BestEvaluation(msgspec.Struct, frozen=True):
     """The best evaluation of a run so far."""
 
     best: float | None = None
@@ -35,13 +35,13 @@ class Progress(msgspec.Struct, frozen=True):
     temperature: float = 0.0
     """What was compared: ``evaluation.metric`` at ``evaluation.temperature``."""
 
-    def under(self, settings: EvaluationSettings | None) -> "Progress":
+    def under(self, settings: EvaluationSettings | None) -> "BestEvaluation":
         """The progress of a run that continues with ``settings``: none if they make numbers that cannot be compared."""
         if settings is None or (self.metric, self.temperature) == (settings.metric, settings.temperature):
             return self
-        return Progress(metric=settings.metric, temperature=settings.temperature)
+        return BestEvaluation(metric=settings.metric, temperature=settings.temperature)
 
-    def after(self, done: int, value: float | None) -> "Progress":
+    def after(self, done: int, value: float | None) -> "BestEvaluation":
         """The progress after an evaluation at step ``done``. One without a score says nothing."""
         if value is None:
             return self
@@ -70,7 +70,7 @@ class HeldOut:
         self._play = play
         self._folder = folder
         self._say = say
-        self.progress = Progress().under(settings)
+        self.progress = BestEvaluation().under(settings)
         self._said_why = False
 
     async def evaluate(self, policy: Policy, done: int) -> dict[str, float]:
@@ -100,7 +100,7 @@ class HeldOut:
         self._said_why = True
         return True
 
-    def resume(self, saved: Progress) -> None:
+    def resume(self, saved: BestEvaluation) -> None:
         """Continue after the progress that a checkpoint holds."""
         self.progress = saved.under(self._settings)
         if self.progress is not saved and saved.best is not None:

@@ -94,7 +94,7 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
         try:
             metrics.append(decode_json(line, dict[str, Any]))
         except SchemaError as error:
-            raise SchemaError(f"{file}, line {number}: not the metrics of a training step: {error}") from None
+            raise SchemaError(f"{file}, line {number}: not the metrics of a training step: {error}") from error
     return metrics
 
 

@@ -59,7 +59,7 @@ from palestra.training.algorithms.horizon import Schedule, StepOutcome, schedule
 from palestra.training.algorithms.validity import SampleLimits, quarantine
 from palestra.training.difficulty import RowOutcome
 from palestra.training.experience import Experience, any_used, prepare
-from palestra.training.heldout import HeldOut, Progress
+from palestra.training.heldout import BestEvaluation, HeldOut
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner
 from palestra.training.opponents import Opponents
@@ -280,14 +280,11 @@ class Trainer:
             return ()
         for env in {task.env for task in tasks} - self._schedules.keys():
             self._schedules[env] = schedule_of(self.config.horizon, env)
-        turns = {
-            (task.env, task.seed): self._turns(task.env, number, version) for number, task in zip(numbers, tasks, strict=True)
-        }
+        turns: dict[tuple[str, int | None], int] = {}
+        for number, task in zip(numbers, tasks, strict=True):
+            outcomes = self._known(number, version).envs.get(task.env, ())
+            turns[task.env, task.seed] = turns_at(self._schedules[task.env], self._step_of(number, version), outcomes)
         return (partial(ScheduledHorizon, turns_of=turns),)
-
-    def _turns(self, env: str, number: int, version: int) -> int:
-        outcomes = self._known(number, version).envs.get(env, ())
-        return turns_at(self._schedules[env], self._step_of(number, version), outcomes)
 
     def _prepare(self, step: int, groups: Sequence[TrajectoryGroup]) -> Experience:
         config, limits = self.config, self.limits(step, self.config.staleness)
@@ -397,11 +394,7 @@ class Trainer:
         self.ledger.commit(manifest.step)
         self.accounts.restore(notes.outcomes, notes.rows)
         self._entropy_coefficient = notes.entropy_coefficient
-        self.held_out.resume(notes.progress)
-        if self.held_out.is_best(
-            manifest.step
-        ):  # the run may have crashed after this checkpoint and before its name was written
-            self.checkpoints.call_best(manifest.step)
+        self._restore_best(notes.progress, manifest.step)
         self._trim(manifest.step)
         if manifest.step < self.config.steps:
             self.say(f"resuming from step {manifest.step} of {self.config.steps}")
@@ -410,6 +403,11 @@ class Trainer:
     def _trim(self, step: int) -> None:
         for note in self.record.trim(step):
             self.say(note)
+
+    def _restore_best(self, saved: BestEvaluation, step: int) -> None:
+        self.held_out.resume(saved)
+        if self.held_out.is_best(step):
+            self.checkpoints.call_best(step)  # the run may have crashed after this checkpoint and before its name was written
 
     def _restore(self, version: int, kept: Sequence[tuple[PlayedTask, int]]) -> None:
         """Continue with the groups of the ledger that no step has taken: those that had finished, and the others again."""
@@ -440,7 +438,7 @@ class _Notes(msgspec.Struct, frozen=True):
     kept: dict[int, int]
     """Group that had finished and that no step had taken → the version of the weights that it started with."""
     entropy_coefficient: float
-    progress: Progress
+    progress: BestEvaluation
     rows: dict[str, list[RowOutcome]] = {}
     """Absent before there was ``play.difficulty``."""
 
@@ -457,7 +455,7 @@ class _Saved(NamedTuple):
         try:
             notes = msgspec.convert(manifest.notes, _Notes, strict=False)
         except msgspec.ValidationError as error:
-            raise SchemaError(f"{path.name}: {error}") from None
+            raise SchemaError(f"{path.name}: {error}") from error
         tasks = read_kept(Inside(path) / _KEPT)
         if unknown := [task.number for task in tasks if task.number not in notes.kept]:
             raise SchemaError(f"{path.name}: the manifest does not name the groups {unknown} of {_KEPT}")

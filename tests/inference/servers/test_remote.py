@@ -10,7 +10,7 @@ from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.foundation.encoding import ints
 from palestra.inference.servers import remote
 from palestra.inference.servers.remote import RemoteEngine
-from palestra.inference.servers.replica import Part, ServerReplica
+from palestra.inference.servers.replica import SampledPart, ServerReplica
 from palestra.inference.servers.sglang import SGLangEngine
 from palestra.inference.servers.vllm import VLLMEngine
 from palestra.trajectory import Finish
@@ -269,9 +269,9 @@ async def test_a_seed_is_sent_only_on_request_and_moves_on_with_the_parts(seeded
     seeds: list[int | None] = []
 
     class Noting(VLLMEngine):
-        async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Part:
+        async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> SampledPart:
             seeds.append(sampling.seed)
-            return Part([4, 4], [-1.0, -1.0], None if len(seeds) == 1 else Finish.STOP)
+            return SampledPart([4, 4], [-1.0, -1.0], None if len(seeds) == 1 else Finish.STOP)
 
     engine = Noting("http://unused", seeded=seeded)
     await engine.generate(PROMPT, Sampling(8, seed=70))

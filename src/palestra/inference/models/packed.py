@@ -62,7 +62,7 @@ def load_packed(file: Path) -> PackedModel:
             weights = {name: arrays[name] for name in arrays.files if name != _ABOUT}
         engine = NumpyEngine(Llama(weights, heads=about.heads, context_length=about.context_length))
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
-        raise SchemaError(f"{file} is not a packed model: {error}") from None
+        raise SchemaError(f"{file} is not a packed model: {error}") from error
     words = WordTokenizer(about.words, pattern=WORDS, unknown=UNKNOWN)
     return PackedModel(engine, WordRenderer(words, end=END), about.history)
 

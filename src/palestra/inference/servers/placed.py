@@ -161,7 +161,7 @@ class Replicas:
                 return await getattr(self._actors[replica], method).remote(*arguments)
             except ray.exceptions.RayActorError as error:
                 if loop.time() > until:
-                    raise InfrastructureError(f"no replica answers: {error}") from None
+                    raise InfrastructureError(f"no replica answers: {error}") from error
                 await asyncio.sleep(PAUSE)
             replica = (replica + 1) % len(self._actors) if anywhere else replica
 

@@ -33,7 +33,7 @@ from palestra.core import EngineSession, Generation, Sampling
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.foundation.connections import Connections, HostLookup
 from palestra.foundation.encoding import Ints, floats, ints
-from palestra.inference.servers.replica import LoraAdapter, Part, ServerReplica
+from palestra.inference.servers.replica import LoraAdapter, SampledPart, ServerReplica
 from palestra.trajectory import Finish, Tokens
 
 __all__ = ["RemoteEngine"]
@@ -109,12 +109,12 @@ class RemoteEngine(ABC):
             raise PolicyError(
                 f"{replica.url}/v1/models does not list a model with its id and max_model_len ({error!r}): pass the address of "
                 f"a vLLM or SGLang server, without /v1 at its end"
-            ) from None
+            ) from error
 
     # ---------------------------------------------------------------------------------------------------------- the dialect
 
     @abstractmethod
-    async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Part:
+    async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> SampledPart:
         """Make one call that samples."""
 
     @abstractmethod
@@ -310,10 +310,10 @@ class RemoteEngine(ABC):
 
     # ------------------------------------------------------------------------------------------------------ routing, retrying
 
-    async def _part(self, prompt: list[int], sampling: Sampling, session: EngineSession | None) -> tuple[Part, int]:
+    async def _part(self, prompt: list[int], sampling: Sampling, session: EngineSession | None) -> tuple[SampledPart, int]:
         """Return one part of a completion, and the version that sampled it."""
 
-        async def sample(replica: ServerReplica) -> tuple[Part, int]:
+        async def sample(replica: ServerReplica) -> tuple[SampledPart, int]:
             version = replica.version
             part = await self._sample(replica, prompt, sampling)
             if len(part.ids) != len(part.logprobs):
@@ -438,7 +438,7 @@ class RemoteEngine(ABC):
         try:
             return msgspec.json.decode(data) if decode and data else None
         except msgspec.DecodeError as error:
-            raise InfrastructureError(f"{answer.url} sent an answer that is not JSON: {error}") from None
+            raise InfrastructureError(f"{answer.url} sent an answer that is not JSON: {error}") from error
 
     def _open(self) -> aiohttp.ClientSession:
         # No limit on connections: the scheduler decides how many calls run at once.

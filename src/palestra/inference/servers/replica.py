@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from palestra.trajectory import Finish
 
-__all__ = ["LoraAdapter", "Part", "ServerReplica"]
+__all__ = ["LoraAdapter", "SampledPart", "ServerReplica"]
 
 
-class Part(NamedTuple):
+class SampledPart(NamedTuple):
     """The tokens of one call."""
 
     ids: list[int]

@@ -14,7 +14,7 @@ from palestra.core import Sampling
 from palestra.errors import InfrastructureError, PolicyError
 from palestra.inference.servers.collective import GROUP, Invitation, Send, WeightBucket, while_sending
 from palestra.inference.servers.remote import RemoteEngine
-from palestra.inference.servers.replica import LoraAdapter, Part, ServerReplica
+from palestra.inference.servers.replica import LoraAdapter, SampledPart, ServerReplica
 from palestra.trajectory import Finish
 
 __all__ = ["SGLangEngine", "generate_request"]
@@ -27,7 +27,7 @@ class SGLangEngine(RemoteEngine):
 
     unique_id = False
 
-    async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Part:
+    async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> SampledPart:
         request = generate_request(prompt, sampling) | ({"lora_path": replica.adapter} if replica.adapter else {})
         answer = await self._post(replica, "/generate", request)
         try:
@@ -35,10 +35,10 @@ class SGLangEngine(RemoteEngine):
             counted, finish = meta["prompt_tokens"], _finish(meta["finish_reason"], sampling)
             drawn = [(entry[1], entry[0]) for entry in meta.get("output_token_logprobs") or ()]
         except (KeyError, TypeError, IndexError) as error:
-            raise PolicyError(f"{replica.url} did not answer with token ids and log-probs: {error!r}") from None
+            raise PolicyError(f"{replica.url} did not answer with token ids and log-probs: {error!r}") from error
         if counted != len(prompt):
             raise PolicyError(f"{replica.url} sampled after a prompt of {counted} ids, but {len(prompt)} were sent")
-        return Part([token for token, _ in drawn], [logprob for _, logprob in drawn], finish)
+        return SampledPart([token for token, _ in drawn], [logprob for _, logprob in drawn], finish)
 
     async def _pause(self, replica: ServerReplica) -> None:
         await self._post(replica, "/pause_generation", {"mode": "abort"})

@@ -23,7 +23,7 @@ from palestra.errors import PolicyError, UsageError
 from palestra.foundation.encoding import Ints
 from palestra.inference.servers.collective import Invitation, Send, WeightBucket, while_sending
 from palestra.inference.servers.remote import RemoteEngine, same_ids
-from palestra.inference.servers.replica import LoraAdapter, Part, ServerReplica
+from palestra.inference.servers.replica import LoraAdapter, SampledPart, ServerReplica
 from palestra.trajectory import Finish
 
 __all__ = ["VLLMEngine", "completion_request"]
@@ -43,7 +43,7 @@ class VLLMEngine(RemoteEngine):
         self._processed: dict[ServerReplica, bool] = {}
         """Server → whether its log-probs are those of the processed distribution. Only for servers that were asked."""
 
-    async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Part:
+    async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> SampledPart:
         if _reshapes(sampling) and not await self._processes(replica):
             raise UsageError(
                 f"{replica.url} reports log-probs before temperature, top_p and top_k, so with temperature "
@@ -58,12 +58,12 @@ class VLLMEngine(RemoteEngine):
         except (KeyError, TypeError, ValueError) as error:
             raise PolicyError(
                 f"{replica.url} did not answer with token ids and log-probs ({error!r}): the engine needs vLLM 0.10 or newer"
-            ) from None
+            ) from error
         if not same_ids(echoed, prompt):
             raise PolicyError(
                 f"{replica.url} sampled after a prompt of {len(echoed)} ids that differs from the {len(prompt)} ids sent"
             )
-        return Part(ids, logprobs, finish)
+        return SampledPart(ids, logprobs, finish)
 
     async def _complete(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Any:
         request = completion_request(replica.adapter or self.model, prompt, sampling)
@@ -88,7 +88,7 @@ class VLLMEngine(RemoteEngine):
             logprobs = answer["choices"][0]["prompt_logprobs"]
             return np.array([np.nan, *(logprobs[n][str(prompt[n])]["logprob"] for n in range(1, len(prompt)))])
         except (KeyError, TypeError, IndexError) as error:
-            raise PolicyError(f"{replica.url} did not answer with the log-probs of the prompt: {error!r}") from None
+            raise PolicyError(f"{replica.url} did not answer with the log-probs of the prompt: {error!r}") from error
 
     async def _processes(self, replica: ServerReplica) -> bool:
         """Whether the server's log-probs are those of the distribution after temperature, top_k and top_p."""

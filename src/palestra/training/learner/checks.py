@@ -16,7 +16,7 @@ from torch import Tensor
 from palestra.errors import Unsupported, UsageError
 from palestra.training.learner.attention import SEGMENTS, unknown_windows
 from palestra.training.learner.batch import WORTH_SHARING
-from palestra.training.learner.context import Part
+from palestra.training.learner.context import RankPart
 from palestra.training.learner.model import ActorCritic, Inputs
 
 __all__ = ["check_context", "check_head", "check_packing", "check_sharing"]
@@ -90,7 +90,7 @@ def check_context(network: ActorCritic) -> None:
         return row.chunk(context.size, dim=1)[context.rank]
 
     nothing = np.zeros(0, dtype=np.int64)
-    part_inputs = row._replace(input_ids=mine(ids), position_ids=mine(row.position_ids), part=Part(nothing, 0, nothing, 0))
+    part_inputs = row._replace(input_ids=mine(ids), position_ids=mine(row.position_ids), part=RankPart(nothing, 0, nothing, 0))
     with _evaluating(network):
         with unknown_windows() as unknown:
             part = network.run(lambda: network.hidden(part_inputs)[1])
@@ -137,7 +137,9 @@ def check_sharing(network: ActorCritic) -> None:
             separate = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
         error = _difference(shared.flatten(0, 1)[moved.ends], separate.flatten(0, 1)[last])
     except (AttributeError, IndexError, TypeError, RuntimeError) as failure:
-        raise Unsupported(f"{type(model).__name__} cannot share prefixes ({failure}): use model.share_prefix = false") from None
+        raise Unsupported(
+            f"{type(model).__name__} cannot share prefixes ({failure}): use model.share_prefix = false"
+        ) from failure
     if not error <= _TOLERANCE[network.config.compute]:  # also if it is NaN
         raise Unsupported(
             f"{type(model).__name__} gives other results with a shared prefix: hidden states differ by {error:.2g} of "

@@ -25,12 +25,12 @@ def check_compiler(backend: str, device: str) -> None:
     """
     try:
         torch.compile(lambda numbers: numbers.sin() + 1, backend=backend)(torch.ones(2, device=device))
-    except Exception as error:  # noqa: BLE001 - an unknown backend, a missing compiler, missing headers …
+    except Exception as error:
         what = next(line for line in [*str(error).splitlines(), type(error).__name__] if line.strip())
         raise UsageError(
             f'model.compile = "{backend}" does not work on "{device}" ({what}): install a C++ compiler such as g++, on a GPU '
             "also triton, or leave model.compile out"
-        ) from None
+        ) from error
 
 
 def compile_layers(network: ActorCritic, backend: str) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor
 from palestra.errors import Unsupported, UsageError
 from palestra.training.learner.batch import Index, MicroBatch
 
-__all__ = ["ContextGroup", "Part", "check_groups", "context_group", "part_of"]
+__all__ = ["ContextGroup", "RankPart", "check_groups", "context_group", "part_of"]
 
 
 class ContextGroup(NamedTuple):
@@ -88,7 +88,7 @@ def context_group(size: int) -> ContextGroup | None:
     return ContextGroup(size, rank % size, groups[rank // size])
 
 
-class Part(NamedTuple):
+class RankPart(NamedTuple):
     """Which of the micro-batch's tokens and segments a rank predicts and ends."""
 
     tokens: Index
@@ -101,7 +101,7 @@ class Part(NamedTuple):
     """Segments of the micro-batch."""
 
 
-def part_of(micro: MicroBatch, context: ContextGroup) -> tuple[MicroBatch, Part]:
+def part_of(micro: MicroBatch, context: ContextGroup) -> tuple[MicroBatch, RankPart]:
     """The positions of ``micro`` that this rank computes. Their flat indices count inside this part."""
     length = micro.input_ids.shape[1]
     width = -(-length // context.size)
@@ -129,7 +129,7 @@ def part_of(micro: MicroBatch, context: ContextGroup) -> tuple[MicroBatch, Part]
         ends=ends,
         prefix=0,
     )
-    return part, Part(tokens, len(micro.predictors), segments, len(micro.ends))
+    return part, RankPart(tokens, len(micro.predictors), segments, len(micro.ends))
 
 
 def _exchanged(some: Tensor, context: ContextGroup, divided: int, joined: int) -> Tensor:

@@ -62,7 +62,7 @@ def _adapted(model: Any, settings: LoraSettings) -> Any:
         raise Unsupported(
             f"{type(model).__name__} cannot have adapters at model.lora.targets = {targets!r}: {error} "
             f"Its linear layers are {', '.join(sorted(linear))}"
-        ) from None
+        ) from error
 
 
 def _check_settings(config: ModelConfig) -> None:

@@ -23,7 +23,7 @@ from palestra.recipes.model import ModelConfig
 from palestra.training.algorithms.loss import TokenStatistics, token_statistics
 from palestra.training.learner.attention import segment_arguments
 from palestra.training.learner.batch import MicroBatch
-from palestra.training.learner.context import ContextGroup, Part, part_of
+from palestra.training.learner.context import ContextGroup, RankPart, part_of
 
 __all__ = [
     "ActorCritic",
@@ -47,7 +47,7 @@ class Inputs(NamedTuple):
     ends: Tensor
     bounds: tuple[int, ...] | None = None
     prefix: int = 0
-    part: Part | None = None
+    part: RankPart | None = None
     """What this rank computes, if the ranks of a group divide the micro-batch."""
 
     @classmethod
@@ -116,7 +116,7 @@ class ActorCritic(nn.Module):
             values, end_values = (self.critic(some).float().sum(-1) for some in (states, hidden[inputs.ends]))
             return self._gathered(inputs.part, Outputs(statistics, values, end_values))
 
-    def _gathered(self, part: Part | None, outputs: Outputs) -> Outputs:
+    def _gathered(self, part: RankPart | None, outputs: Outputs) -> Outputs:
         """The outputs for the whole micro-batch, of which this rank has computed a part."""
         if part is None or self.context is None:
             return outputs

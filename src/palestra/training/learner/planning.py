@@ -38,7 +38,7 @@ from palestra.errors import Unsupported
 from palestra.recipes.model import ModelConfig
 from palestra.training.algorithms.loss import undivided
 from palestra.training.learner.attention import SEGMENTS, is_flash, register_segments
-from palestra.training.learner.context import ContextGroup, Part
+from palestra.training.learner.context import ContextGroup, RankPart
 from palestra.training.learner.loading import assembled
 from palestra.training.learner.model import ActorCritic, Inputs
 from palestra.training.learner.sharded import empty_model, hollow, replace_parameters
@@ -137,7 +137,7 @@ def _built(config: ModelConfig, settings: Any) -> Any:
     try:
         model = empty_model(config, settings)
     except ValueError as error:
-        raise Unsupported(f"transformers does not build this model: {error}") from None
+        raise Unsupported(f"transformers does not build this model: {error}") from error
     model.tie_weights()  # without memory, every name got a tensor of its own, so a tied embedding would count twice
     return model
 
@@ -247,7 +247,7 @@ def _divided_inputs(shape: MicroBatchShape, segments: int, length: int, sampled:
     width = -(-columns // shape.divided)
     ids = torch.zeros(rows, width, dtype=torch.int64)
     tokens, ends = np.arange(rows * min(most, width)), np.arange(segments)
-    part = Part(tokens, segments * sampled, ends, segments)
+    part = RankPart(tokens, segments * sampled, ends, segments)
     predictors = torch.zeros(len(tokens), dtype=torch.int64)
     starts = range(0, columns, length) if shape.packed else [0]
     bounds = (*starts, width * shape.divided)

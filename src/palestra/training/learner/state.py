@@ -182,14 +182,14 @@ class StateReader:
             with safe_open(path.checked_file(), framework="pt") as file:
                 return use(file)
         except (SafetensorError, OSError, RuntimeError, IndexError, ValueError) as error:  # UsageError is a ValueError
-            raise SchemaError(f"{path} cannot be read: {error}") from None
+            raise SchemaError(f"{path} cannot be read: {error}") from error
 
     def _read(self, rank: int) -> RankState:
         path = self._folder / self._name(rank).replace(".safetensors", ".json")
         try:
             return msgspec.json.decode(path.read_bytes(), type=RankState)
         except (OSError, UsageError, msgspec.MsgspecError) as error:
-            raise SchemaError(f"{path} cannot be read: {error}") from None
+            raise SchemaError(f"{path} cannot be read: {error}") from error
 
     @staticmethod
     def _name(rank: int) -> str:
