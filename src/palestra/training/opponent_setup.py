@@ -1,7 +1,9 @@
 """What an opponent is built from, and the built-in one: the model with earlier weights. ``opponents`` has how they play."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import transformers
 
 from palestra.core import Policy
 from palestra.errors import UsageError
@@ -33,7 +35,8 @@ def past_opponent(setup: OpponentSetup) -> Policy:
     """The model with the weights of an earlier step, sampled by an engine of its own."""
     config, settings, model = setup.config, setup.config.opponent, setup.sampled
     assert settings is not None
-    engine = frozen_engine(engine_setup(config, setup.model, setup.folder, _tokenizer(setup.model)), settings.urls)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(setup.model)
+    engine = frozen_engine(engine_setup(config, setup.model, setup.folder, tokenizer), settings.urls)
     sampled = SampledPolicy(model.renderer, engine, model.sampling, history=model.history, shots=model.shots)
     most = settings.kept(config.keep * config.checkpoint_every)
     kept = PublishedWeights(str(setup.folder / OPPONENTS), setup.model, config.engine.dtype, most)
@@ -41,9 +44,3 @@ def past_opponent(setup: OpponentSetup) -> Policy:
     if hasattr(policy, "end_episode"):
         raise UsageError('opponent.kind = "past" cannot play with a policy that has end_episode, such as an agent')
     return PastModel(policy, engine, kept, settings, config.seed)
-
-
-def _tokenizer(model: str) -> Any:
-    import transformers
-
-    return transformers.AutoTokenizer.from_pretrained(model)

@@ -25,7 +25,7 @@ def check_compiler(backend: str, device: str) -> None:
     """
     try:
         torch.compile(lambda numbers: numbers.sin() + 1, backend=backend)(torch.ones(2, device=device))
-    except Exception as error:
+    except Exception as error:  # an unknown backend, a missing compiler, missing headers …
         what = next(line for line in [*str(error).splitlines(), type(error).__name__] if line.strip())
         raise UsageError(
             f'model.compile = "{backend}" does not work on "{device}" ({what}): install a C++ compiler such as g++, on a GPU '
