@@ -114,11 +114,11 @@ async def test_a_resumed_run_draws_the_same_tasks(tiny_model: Path, here: Path) 
     def settings(steps: int) -> TrainConfig:
         return config("pools", [FILE, LEVELS[0]], tiny_model, steps=steps, checkpoint_every=1)
 
-    whole = assemble(settings(4), here / "whole")
-    await whole.train()
+    uninterrupted = assemble(settings(4), here / "whole")
+    await uninterrupted.train()
     for steps in (2, 4):
-        parts = assemble(settings(steps), here / "parts")
-        await parts.train()
-    assert parts.row_outcomes == whole.row_outcomes
-    assert sum(len(rows) for rows in whole.row_outcomes.values()) > 8
-    assert parts.outcomes == whole.outcomes
+        resumed = assemble(settings(steps), here / "parts")
+        await resumed.train()
+    assert resumed.accounts.row_outcomes == uninterrupted.accounts.row_outcomes
+    assert sum(len(rows) for rows in uninterrupted.accounts.row_outcomes.values()) > 8
+    assert resumed.accounts.outcomes == uninterrupted.accounts.outcomes
