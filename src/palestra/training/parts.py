@@ -109,7 +109,9 @@ def load_parts(config: TrainConfig) -> RunParts:
     """
     if config.agent is not None:
         import_reference(config.agent.program)
-    loaded = {role.key: _tool(value) if role is VARIANT_TOOL else role.load(value) for role, value in _hooks(config)}
+    loaded: dict[str, Any] = {}
+    for role, value in _hooks(config):
+        loaded[role.key] = _tool(value) if role is VARIANT_TOOL else role.load(value)
     register_variants(config.variants)
     return RunParts(
         engine=loaded[ENGINE.key],
