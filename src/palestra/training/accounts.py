@@ -26,7 +26,7 @@ __all__ = ["Accounts", "StartedGroups"]
 class StartedGroups(NamedTuple):
     """The groups that the ledger of a resumed run knows."""
 
-    count: int
+    total: int
     replaced: int
     """How many of them another group took the place of: they have ended, and no step took them."""
     unfinished: set[int]
@@ -113,7 +113,7 @@ class Accounts:
             episodes[int(name.partition(".")[0])].append(name)
         begun = set(self._ledger.rollouts(State.ISSUED, State.LEASED))
         return StartedGroups(
-            count=max(episodes, default=-1) + 1,
+            total=max(episodes, default=-1) + 1,
             replaced=sum(self._was_replaced(names) for names in episodes.values()),
             unfinished={number for number, names in episodes.items() if begun.intersection(names)},
         )

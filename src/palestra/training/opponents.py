@@ -73,7 +73,7 @@ class OpponentInSomeTasks(Opponents):
     def always(self) -> "OpponentInSomeTasks":
         """The same, with the opponent in every task."""
         settings = msgspec.structs.replace(self._settings, share=1.0)
-        return OpponentInSomeTasks(settings, self._seed, self._own, self.opponent)
+        return OpponentInSomeTasks(settings, self._seed, self._model, self.opponent)
 
     def learning_player(self, number: int) -> str | None:
         """The player that the model plays against an opponent in the task ``number``; ``None`` if it plays all of them."""
@@ -88,7 +88,7 @@ class OpponentInSomeTasks(Opponents):
             return self._model  # an environment for one player
         if player not in self._settings.players:
             raise PolicyError(f'{key.task.env} has a player "{player}", and opponent.players = {list(self._settings.players)}')
-        return self._own if self.learning_player(key.group) in (None, player) else self.opponent
+        return self._model if self.learning_player(key.group) in (None, player) else self.opponent
 
     def learned_from(self, groups: Sequence[TrajectoryGroup]) -> Sequence[TrajectoryGroup]:
         """Return the group of the player that the model is, with every episode of the task.

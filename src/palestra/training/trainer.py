@@ -412,7 +412,7 @@ class Trainer:
     def _restore(self, version: int, kept: Sequence[tuple[PlayedTask, int]]) -> None:
         """Continue with the groups of the ledger that no step has taken: those that had finished, and the others again."""
         groups, admission = self.accounts.started_groups(), self.stream.admission
-        admission.started, admission.replaced = groups.count, groups.replaced
+        admission.started, admission.replaced = groups.total, groups.replaced
         self.stream.restore(kept, groups.unfinished - {task.number for task, _ in kept}, version)
 
 
