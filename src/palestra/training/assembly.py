@@ -31,7 +31,7 @@ from palestra.training.learner.model import ActorCritic
 from palestra.training.learner.ranks import Leader
 from palestra.training.opponent_setup import OpponentSetup
 from palestra.training.opponents import OpponentInSomeTasks
-from palestra.training.parts import engine_setup, load_parts
+from palestra.training.parts import RunParts, engine_setup, load_parts
 from palestra.training.prompts import prompt_options, renderer_of
 from palestra.training.tasks import TrainingTasks
 from palestra.training.trainer import Trainer
@@ -54,7 +54,7 @@ def assemble(
     say: Callable[[str], None] = lambda _: None,
 ) -> Trainer:
     """Build the trainer of ``config`` in ``folder``, after its warm start. ``engine`` replaces the recipe's engine."""
-    parts, tasks = load_parts(config), TrainingTasks(config)
+    parts, tasks = _parts_and_tasks(config)
     path = _first_model(config, folder, say)
     learner = build_learner(config, path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
@@ -71,19 +71,25 @@ def assemble(
 
 def build_engine(config: TrainConfig, folder: Path, *, say: Callable[[str], None] = lambda _: None) -> Engine:
     """Build the engine that the recipe names, for a trainer that ``assemble`` builds later."""
-    parts, path = load_parts(config), first_model(config, folder)
+    parts, _ = _parts_and_tasks(config)
+    path = _first_model(config, folder)
     return parts.engine(engine_setup(config, path, folder, transformers.AutoTokenizer.from_pretrained(path), say))
 
 
 def first_model(config: TrainConfig, folder: Path, *, say: Callable[[str], None] = lambda _: None) -> str:
     """Return the path of the model that the first step starts from: the recipe's, or the result of its warm start."""
-    load_parts(config)
-    TrainingTasks(config)  # raises if an evaluation holds out everything, before a model is loaded
+    _parts_and_tasks(config)
     return _first_model(config, folder, say)
 
 
-def _first_model(config: TrainConfig, folder: Path, say: Callable[[str], None]) -> str:
+def _parts_and_tasks(config: TrainConfig) -> tuple[RunParts, TrainingTasks]:
+    """Load what the recipe names. What is wrong with it is found here, before a model is loaded."""
+    parts = load_parts(config)
     config.check_devices()
+    return parts, TrainingTasks(config)
+
+
+def _first_model(config: TrainConfig, folder: Path, say: Callable[[str], None] = lambda _: None) -> str:
     _check_device("model.device", config.model.device)
     if config.engine.name == "local":
         _check_device("engine.device", config.engine_device)
