@@ -1,41 +1,67 @@
 """One definition of the settings: what Python, the command line and ``RolloutOptions`` say must be the same."""
 
+import asyncio
 import inspect
-from dataclasses import MISSING, fields
-from typing import Any
+from dataclasses import fields
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 import typer
 
-from palestra import Task, collect, evaluate, make_vec, play, rollout
+from palestra import Task, Trajectory, collect, evaluate, make_vec, play, rollout
 from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.evaluation import evaluate_async
-from palestra.rollouts import RolloutOptions, options, supply
+from palestra.rollouts import RolloutOptions
 from palestra.rollouts.defaults import TASKS_PER_ENV
 
 VERBS = [rollout, collect, evaluate, evaluate_async]
 ONLY_ROLLOUT = {"cut_as_invalid", "skip"}
 ONLY_TRAINER = {"first_group", "places", "seating"}
+OF_A_PANEL = {"n", "group_size", "concurrency"}
 
 
-def keywords(verb: Any) -> dict[str, Any]:
-    return {name: one.default for name, one in inspect.signature(verb).parameters.items() if one.kind is one.KEYWORD_ONLY}
+def keyword_parameters(function: Any) -> dict[str, inspect.Parameter]:
+    return {
+        parameter.name: parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_writes_out_the_settings_with_the_same_defaults(verb: Any) -> None:
-    written = keywords(verb)
-    # ``rollout`` writes its types as text: the module is imported with the package, and theirs are not.
-    parameters = inspect.signature(verb, eval_str=True, locals={**vars(supply), **vars(options)}).parameters
-    assert list(parameters)[:2] == ["envs", "policy"]
-    for field in fields(RolloutOptions):
-        if field.name in ONLY_TRAINER or (verb in (evaluate, evaluate_async) and field.name in ONLY_ROLLOUT):
-            assert field.name not in written
-        else:
-            assert written[field.name] == field.default is not MISSING, field.name
-            assert parameters[field.name].annotation == field.type
+@pytest.mark.parametrize("function", [*VERBS, play])
+def test_the_signature_shows_every_setting_with_the_type_and_default_of_the_options(function: Any) -> None:
+    absent = set(ONLY_TRAINER)
+    if function in (evaluate, evaluate_async):
+        absent |= ONLY_ROLLOUT
+    if function is play:
+        absent |= OF_A_PANEL | {"skip"}
+    shown = keyword_parameters(function)
+    types = get_type_hints(RolloutOptions)
+    settings = {field.name: field.default for field in fields(RolloutOptions) if field.name not in absent}
+    assert {name: shown[name].default for name in settings} == settings
+    assert {name: shown[name].annotation for name in settings} == {name: types[name] for name in settings}
+    assert not absent & set(shown)
+    assert all(parameter.kind is not parameter.VAR_KEYWORD for parameter in inspect.signature(function).parameters.values())
+
+
+def test_the_signature_keeps_what_a_function_writes_out_itself() -> None:
+    assert list(inspect.signature(collect).parameters)[:3] == ["envs", "policy", "progress"]
+    assert list(inspect.signature(play).parameters)[:5] == ["task", "policy", "group", "member", "cut_as_invalid"]
+    assert keyword_parameters(collect)["progress"].default is None
+    assert inspect.signature(collect).return_annotation == list[Trajectory]
+
+
+@pytest.mark.parametrize(("function", "is_async"), [(collect, False), (evaluate, False), (evaluate_async, True), (play, True)])
+def test_what_must_be_awaited_says_so(function: Any, is_async: bool) -> None:
+    assert asyncio.iscoroutinefunction(function) is is_async
+
+
+@pytest.mark.parametrize("name", sorted(ONLY_TRAINER))
+def test_a_setting_of_the_trainer_is_no_keyword(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"rollout\(\) got an unexpected keyword argument '{name}'"):
+        rollout("game:GuessTheNumber-v0-easy", "random", **{name: None})  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("command", ["eval", "rollout"])

@@ -237,7 +237,7 @@ def test_the_bar_is_drawn_on_the_stream_that_is_looked_at(
     assert ("100%" in err) is drawn, "the bar counts n tasks of each environment"
     collect([Task(GUESS, 1)], "oracle", progress=True)
     assert "playing" in capsys.readouterr().err
-    monkeypatch.setattr(sys.modules["palestra.rollouts.collecting"], "in_notebook", lambda: True)
+    monkeypatch.setattr(sys.modules["palestra.rollouts.verbs"], "in_notebook", lambda: True)
     collect(GUESS, "oracle", n=3, progress=True)
     assert capsys.readouterr().err.startswith("\rplaying 1/3")
 

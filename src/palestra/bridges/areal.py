@@ -26,7 +26,7 @@ from palestra.core import Renderer, Sampling
 from palestra.errors import InfrastructureError
 from palestra.inference.engines.calls import CallEngine, Sampled
 from palestra.policies.sampled import SampledPolicy
-from palestra.rollouts.playing import play
+from palestra.rollouts.verbs import play
 from palestra.trajectory import Segment, Trajectory
 
 __all__ = ["PalestraWorkflow", "task_rows"]  # noqa: F822 - PalestraWorkflow is made by __getattr__

@@ -18,7 +18,7 @@ from typing import Any
 from palestra.bridges.versions import framework
 from palestra.errors import PalestraError, UsageError
 from palestra.rollouts.options import AnyPolicy
-from palestra.rollouts.playing import play
+from palestra.rollouts.verbs import play
 from palestra.trajectory import Finish, Task, Trajectory, flatten, observed, opening_of, text_of
 
 __all__ = ["EpisodeFailed", "rollout", "to_art"]

@@ -22,7 +22,7 @@ from palestra.core import Renderer, Sampling
 from palestra.errors import InfrastructureError
 from palestra.inference.engines.calls import CallEngine, Sampled
 from palestra.policies.sampled import SampledPolicy
-from palestra.rollouts.playing import play
+from palestra.rollouts.verbs import play
 from palestra.trajectory import FlatSegment, Task, Trajectory, flatten
 
 __all__ = ["generate", "keep_whole_groups", "task_rows"]

@@ -16,11 +16,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Unpack
 
 import msgspec
 
 from palestra.adapters.loop_thread import run_anywhere
-from palestra.core import Tool
 from palestra.durable import Inside
 from palestra.errors import UnknownEnv, UsageError
 from palestra.evaluation.asked import Asked, score_ranges
@@ -34,18 +34,19 @@ from palestra.foundation.encoding import encode_json
 from palestra.foundation.notebooks import ProgressLine, in_notebook
 from palestra.inference.rendering.vocabulary import write_vocabulary
 from palestra.policies import as_policy, policy_name
-from palestra.registry import EnvSpec, WrapperFactory, spec
+from palestra.registry import EnvSpec, spec
 from palestra.rollouts import (
     AnyPolicy,
     Envs,
+    PanelKeywords,
     Players,
     RolloutFunction,
     RolloutOptions,
     TrajectoryWriter,
     play_episodes,
     read_trajectories,
+    shows_keywords,
 )
-from palestra.rollouts.defaults import CONCURRENCY, DEADLINE, RETRIES
 from palestra.rollouts.playable import check_playable
 from palestra.rollouts.resuming import FAILED, resume, set_aside
 from palestra.rollouts.supply import data_table
@@ -117,30 +118,24 @@ def _usual_watch(progress: bool | None) -> Callable[[Progress], None] | None:
     return lambda progress: line.show(len(progress.episodes), progress.total)
 
 
+@shows_keywords
 def evaluate(
     envs: Envs,
     policy: AnyPolicy,
     *,
-    n: int | None = None,
-    group_size: int = 1,
     out: str | Path | None = None,
     budget: Budget | None = None,
     watch: Callable[[Progress], None] | None = None,
     progress: bool | None = None,
     player: str | None = None,
     about: Mapping[str, str] | None = None,
-    concurrency: int = CONCURRENCY,
-    seed: int = 0,
-    deadline: float = DEADLINE,
-    max_turns: int | None = None,
-    retries: int = RETRIES,
-    wrappers: Sequence[WrapperFactory | str] = (),
-    tools: Sequence[Tool | str] = (),
     rollout: RolloutFunction = play_episodes,
     command: Callable[[Budget | None], str] | None = None,
+    **options: Unpack[PanelKeywords],
 ) -> Report:
-    """Play a panel of tasks with ``policy`` and return the report. Blocks; also works in a notebook.
+    """Play a panel of tasks with ``policy`` and return the report.
 
+    Blocking: it returns when the last episode has ended. It also works in a notebook, where an event loop runs already.
     With ``out``, the same call resumes an interrupted evaluation and plays failed episodes again. ``evaluate_async`` takes the
     same arguments and returns the same report.
 
@@ -148,24 +143,17 @@ def evaluate(
         envs: An id, a pattern (``"game:*-easy"``), a list of these, an environment class, explicit ``Task`` objects, or a
             named panel (``palestra.suite.panels.load_panel("agentgym-rl")``).
         policy: A policy, a function of text, ``"random"`` or ``"oracle"``; or a mapping with one of these for each player.
-        n: Tasks per environment; by default 100. If ``envs`` are explicit tasks: how many of them; by default all.
-        group_size: Episodes per task.
         out: The run folder. Without one, only the report is kept.
         budget: Tokens or dollars at which the evaluation stops; see ``parse_budget``.
         watch: Called with a ``Progress`` after each episode, instead of the progress line.
         progress: Show a progress line; by default only in a notebook.
         player: The player whose episodes are scored, if each player has its own policy.
         about: What else tells this policy from others (a temperature, an address); written into the folder and the report.
-        concurrency: Episodes played at the same time.
-        seed: Tasks and all random choices are derived from this seed.
-        deadline: Seconds per episode.
-        max_turns: Truncate episodes after this many actions; by default only the environment's own limit applies.
-        retries: Further attempts per episode after infrastructure failures.
-        wrappers: Wrappers of every environment, innermost first: classes, functions, or names such as ``TurnLimit?turns=3``.
-        tools: Tools that the agent may call in every environment: objects, or names such as ``python`` or ``module:name``.
         rollout: Plays the episodes; by default this process. ``Dispatcher.rollout`` plays them on a cluster.
         command: A function from a budget to the text that the report of an incomplete evaluation shows as the way to go on; by
             default that text names this call.
+        options: The keywords of ``rollout`` that concern a panel: ``n``, ``group_size``, ``concurrency``, ``seed``, ``deadline``,
+            ``max_turns``, ``retries``, ``wrappers`` and ``tools``.
 
     Example::
 
@@ -175,63 +163,37 @@ def evaluate(
     playing = evaluate_async(
         envs,
         policy,
-        n=n,
-        group_size=group_size,
         out=out,
         budget=budget,
         watch=watch,
         progress=progress,
         player=player,
         about=about,
-        concurrency=concurrency,
-        seed=seed,
-        deadline=deadline,
-        max_turns=max_turns,
-        retries=retries,
-        wrappers=wrappers,
-        tools=tools,
         rollout=rollout,
         command=command,
+        **options,
     )
     return run_anywhere(playing)
 
 
+@shows_keywords
 async def evaluate_async(
     envs: Envs,
     policy: AnyPolicy,
     *,
-    n: int | None = None,
-    group_size: int = 1,
     out: str | Path | None = None,
     budget: Budget | None = None,
     watch: Callable[[Progress], None] | None = None,
     progress: bool | None = None,
     player: str | None = None,
     about: Mapping[str, str] | None = None,
-    concurrency: int = CONCURRENCY,
-    seed: int = 0,
-    deadline: float = DEADLINE,
-    max_turns: int | None = None,
-    retries: int = RETRIES,
-    wrappers: Sequence[WrapperFactory | str] = (),
-    tools: Sequence[Tool | str] = (),
     rollout: RolloutFunction = play_episodes,
     command: Callable[[Budget | None], str] | None = None,
+    **options: Unpack[PanelKeywords],
 ) -> Report:
-    """The async version of ``evaluate``: the same arguments, the same report."""
-    play = RolloutOptions(
-        n=n,
-        group_size=group_size,
-        concurrency=concurrency,
-        seed=seed,
-        deadline=deadline,
-        max_turns=max_turns,
-        retries=retries,
-        wrappers=wrappers,
-        tools=tools,
-    )
-    options = EvaluationOptions(
-        play=play,
+    """``await`` the report of an evaluation: the async version of ``evaluate``, with the same arguments."""
+    settings = EvaluationOptions(
+        play=RolloutOptions(**options),
         out=out,
         budget=budget,
         watch=watch or _usual_watch(progress),
@@ -240,7 +202,7 @@ async def evaluate_async(
         rollout=rollout,
         command=command,
     )
-    return await _evaluated(envs, policy, options)
+    return await _evaluated(envs, policy, settings)
 
 
 async def _evaluated(envs: Envs, policy: AnyPolicy, options: EvaluationOptions) -> Report:

@@ -1,23 +1,23 @@
 """Task + environment + policy → trajectory: the episode, the scheduler that runs many, the vector, and the file.
 
-A name is imported when it is first used: every ``import palestra`` passes here, and an environment needs none of them.
+Async are ``rollout``, ``play``, ``play_episodes`` and ``run_episode``; ``collect`` and a ``VectorEnv`` block. A name is
+imported when it is first used, so that whatever needs one of them does not load the others.
 """
 
 from typing import TYPE_CHECKING
 
 from palestra.foundation.laziness import lazy_names
-from palestra.rollouts.streaming import rollout
 
 if TYPE_CHECKING:
-    from palestra.rollouts.collecting import collect
     from palestra.rollouts.episode import EnvSupply, EpisodeKey, Players, Seating, run_episode
     from palestra.rollouts.groups import grouped, grouped_by_task
+    from palestra.rollouts.keywords import EpisodeKeywords, PanelKeywords, RolloutKeywords, shows_keywords
     from palestra.rollouts.options import AnyPolicy, Book, Places, RolloutFunction, RolloutOptions
-    from palestra.rollouts.playing import play
     from palestra.rollouts.scheduler import EpisodeRunner, episode_keys, play_episodes
     from palestra.rollouts.storage import TrajectoryWriter, read_trajectories
     from palestra.rollouts.supply import Envs, Supply
     from palestra.rollouts.vector import Autoreset, VectorEnv, VectorStep, make_vec
+    from palestra.rollouts.verbs import collect, play, rollout
 
 __all__ = [
     "AnyPolicy",
@@ -26,10 +26,13 @@ __all__ = [
     "EnvSupply",
     "Envs",
     "EpisodeKey",
+    "EpisodeKeywords",
     "EpisodeRunner",
+    "PanelKeywords",
     "Places",
     "Players",
     "RolloutFunction",
+    "RolloutKeywords",
     "RolloutOptions",
     "Seating",
     "Supply",
@@ -46,6 +49,7 @@ __all__ = [
     "read_trajectories",
     "rollout",
     "run_episode",
+    "shows_keywords",
 ]
 
 _HOMES = {
@@ -55,25 +59,30 @@ _HOMES = {
     "EnvSupply": "episode",
     "Envs": "supply",
     "EpisodeKey": "episode",
+    "EpisodeKeywords": "keywords",
     "EpisodeRunner": "scheduler",
+    "PanelKeywords": "keywords",
     "Places": "options",
     "Players": "episode",
     "Seating": "episode",
     "RolloutFunction": "options",
+    "RolloutKeywords": "keywords",
     "RolloutOptions": "options",
     "Supply": "supply",
     "TrajectoryWriter": "storage",
     "VectorEnv": "vector",
     "VectorStep": "vector",
-    "collect": "collecting",
+    "collect": "verbs",
     "episode_keys": "scheduler",
     "grouped": "groups",
     "grouped_by_task": "groups",
     "make_vec": "vector",
-    "play": "playing",
+    "play": "verbs",
     "play_episodes": "scheduler",
     "read_trajectories": "storage",
+    "rollout": "verbs",
     "run_episode": "episode",
+    "shows_keywords": "keywords",
 }
 
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -1,8 +1,8 @@
-"""The settings of a rollout, defined once, and the two contracts that every scheduler of episodes keeps.
+"""The settings of a rollout, and the two contracts that every scheduler of episodes keeps.
 
-``rollout`` and ``collect`` write these settings out as keywords, except three of the trainer, which continues one stream of
-episodes with many rollouts and may seat opponents. Everything below them passes one ``RolloutOptions``: the scheduler of this
-process, the dispatcher of a cluster, its workers, evaluation and training.
+``rollout``, ``collect``, ``play`` and ``evaluate`` take these settings as keywords, except three of the trainer, which
+continues one stream of episodes with many rollouts and may seat opponents. Everything below them passes one
+``RolloutOptions``: the scheduler of this process, the dispatcher of a cluster, its workers, evaluation and training.
 """
 
 import math
@@ -43,37 +43,29 @@ AnyPolicy = Policy | Callable[[str], Any] | str | Mapping[str, Policy | Callable
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutOptions:
-    """Which episodes a rollout consists of, and how they are played. Every setting is optional."""
+    """Which episodes a rollout consists of, and how they are played. Every setting is optional.
+
+    The docstring of ``rollout`` describes each setting; only those of the trainer are described here.
+    """
 
     n: int | None = None
-    """Tasks per environment; by default 100. If ``envs`` are explicit tasks: how many of them; by default all."""
     group_size: int = 1
-    """Episodes per task. The episodes of one task share a group number."""
     concurrency: int = CONCURRENCY
-    """Episodes played at the same time."""
     seed: int = 0
-    """Tasks and all random choices are derived from this seed."""
     deadline: float = DEADLINE
-    """Seconds per episode, from building the environment to closing it."""
     max_turns: int | None = None
-    """Episodes are truncated after this many actions; by default only the environment's own limit applies."""
     retries: int = RETRIES
-    """Further attempts per episode after infrastructure failures."""
     wrappers: Sequence[WrapperFactory | str] = ()
-    """Wrappers of every environment, innermost first: classes, functions, or names such as ``TurnLimit?turns=3``."""
     tools: Sequence[Tool | str] = ()
-    """Tools that the agent may call in every environment: objects, or names such as ``python`` or ``module:name``."""
     cut_as_invalid: bool = False
-    """When the token limit or the context cuts a turn, step the environment with an empty action and record the reward it
-    pays. By default the environment does not see the turn, and the turn pays 0. The episode ends as cut either way."""
+    skip: Container[tuple[int, int]] = ()
+    """Looked up just before each episode starts."""
     first_group: int = 0
     """The number of the first group. A rollout that continues another one continues its numbers, and so its random choices."""
     places: "Places | None" = None
-    """A limit that this rollout shares with other rollouts of this process, beside its own ``concurrency``."""
+    """A limit that this rollout shares with other rollouts of this process, besides its own ``concurrency``."""
     seating: Seating | None = None
     """Chooses the policy of every player by the episode, instead of the rollout's ``policy``. Only in this process."""
-    skip: Container[tuple[int, int]] = ()
-    """Episodes, as (group, member), that are not played: a resumed run has them already. Looked up just before each start."""
 
     def __post_init__(self) -> None:
         for name in ("n", "max_turns"):
@@ -88,14 +80,14 @@ class RolloutOptions:
 
         Raises ``UsageError`` for a name that means no wrapper or tool.
         """
-        named = tuple(named_wrapper(one) if isinstance(one, str) else one for one in self.wrappers)
+        named = tuple(named_wrapper(wrapper) if isinstance(wrapper, str) else wrapper for wrapper in self.wrappers)
         lent = (lend(self.tools),) if self.tools else ()
         limit = () if self.max_turns is None else (partial(TurnLimit, turns=self.max_turns),)
         return (*named, *lent, *limit)
 
     def names_around(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names of ``wrappers`` and of ``tools``, for the ``config.json`` of a run."""
-        tools = [one if isinstance(one, str) else f"{factory_name(type(one))}({one.name})" for one in self.tools]
+        tools = [tool if isinstance(tool, str) else f"{factory_name(type(tool))}({tool.name})" for tool in self.tools]
         return tuple(map(factory_name, self.wrappers)), tuple(tools)
 
 
@@ -153,9 +145,9 @@ def factory_name(factory: Any) -> str:
     """A name of a class, function or ``partial`` that is the same in every process. A name is its own name."""
     if isinstance(factory, str):
         return factory
-    own = getattr(factory, "func", factory)
+    function = getattr(factory, "func", factory)
     settings = getattr(factory, "keywords", {})
-    name = f"{own.__module__}:{getattr(own, '__qualname__', type(own).__qualname__)}"
+    name = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__qualname__)}"
     return f"{name}({encode_json(tame(settings)).decode()})" if settings else name
 
 
