@@ -26,9 +26,13 @@ _T = TypeVar("_T")
 class InPlaceEngine(VectorEngine):
     """Steps plain environments without an event loop."""
 
+    def __init__(self, *, same_step: bool) -> None:
+        super().__init__(same_step=same_step)
+        self._advances: list[Callable[[str], Step]] = []
+        """What takes the next step of each slot, or begins its next episode. A step need not read the slot itself then."""
+
     def reset(self, slots: Sequence[Slot]) -> list[Step]:
-        # What takes the next step of each slot, or begins its next episode. A step need not read the slot itself then.
-        self._advances: list[Callable[[str], Step]] = [partial(self._restart, slot) for slot in slots]
+        self._advances = [partial(self._restart, slot) for slot in slots]
         with interrupts.noted():
             return [self._restart(slot) for slot in slots]
 
@@ -53,20 +57,20 @@ class InPlaceEngine(VectorEngine):
         observations: list[Content] = []
         infos: list[dict[str, Any]] = []
         # Most rewards are 0 and most episodes continue: only the others are written.
-        rewards, terminated, truncated = np.zeros(len(slots)), np.zeros(len(slots), bool), np.zeros(len(slots), bool)
+        rewards, terminations, truncations = np.zeros(len(slots)), np.zeros(len(slots), bool), np.zeros(len(slots), bool)
         # Each step is unpacked at once: keeping thousands of tuples would cost more.
         for advance, action in zip(advances, actions, strict=True):
             try:
-                observation, reward, has_terminated, was_truncated, info = advance(action)
+                observation, reward, terminated, truncated, info = advance(action)
                 if reward.__class__ is not float or info.__class__ is not dict:
-                    unchecked = (observation, reward, has_terminated, was_truncated, info)
-                    observation, reward, has_terminated, was_truncated, info = checked_step(unchecked)
+                    unchecked = (observation, reward, terminated, truncated, info)
+                    observation, reward, terminated, truncated, info = checked_step(unchecked)
             except BaseException as error:  # noqa: BLE001 - a stranger may raise anything
                 _leave_interrupt(error)
                 slot = slots[len(infos)]
-                observation, reward, has_terminated, was_truncated, info = self._replace(slot, error, Phase.STEP)
-            if has_terminated or was_truncated:
-                terminated[len(infos)], truncated[len(infos)] = has_terminated, was_truncated
+                observation, reward, terminated, truncated, info = self._replace(slot, error, Phase.STEP)
+            if terminated or truncated:
+                terminations[len(infos)], truncations[len(infos)] = terminated, truncated
                 slot = slots[len(infos)]
                 if not slot.ended:
                     observation, info = self._end(slot, observation, info)
@@ -74,7 +78,7 @@ class InPlaceEngine(VectorEngine):
                 rewards[len(infos)] = reward
             observations.append(observation)
             infos.append(info)
-        return VectorStep(observations, rewards, terminated, truncated, infos)
+        return VectorStep(observations, rewards, terminations, truncations, infos)
 
     def _restart(self, slot: Slot, action: str = "") -> Step:
         """Begin the next episode, as a step; ``action`` was meant for the last one and is ignored."""
