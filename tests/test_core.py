@@ -1,11 +1,15 @@
 import pickle
-from typing import Any
+import re
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
+import palestra
 from palestra import AsyncEnv, Conversation, Env, Message, Step, Task, Wrapper, as_async, errors
+from palestra.core import EpisodeTool, Info
 from palestra.errors import EpisodeError, PalestraError, Unsupported
-from palestra.trajectory import Content
+from palestra.trajectory import Content, ToolResult
 
 
 class Dice(Env):
@@ -163,3 +167,56 @@ def test_errors_survive_pickling(name: str) -> None:
     assert str(back) == "a message"
     assert name in (errors.__doc__ or ""), "the tree in the docstring is complete"
     assert not isinstance(error, EpisodeError) or name == "EpisodeError" or back.boundary
+
+
+READS_OF_INFO = re.compile(r"""\binfo(?:\.get\(|\[)["'](\w+)["']|["'](\w+)["'] in (?:\w+\.)?info\b""")
+OF_OTHERS = {
+    "action": "agents: what the gateway answers to a program, not an info of an environment",
+    "ended": "agents: the same",
+    "step": "interchange: a training run writes the number of its step into the trajectories that it keeps",
+}
+
+
+def test_info_names_every_key_that_the_core_reads() -> None:
+    package = Path(palestra.__file__).parent
+    read: dict[str, str] = {}
+    for path in package.rglob("*.py"):
+        room = path.relative_to(package).parts[0]
+        if room not in ("worlds", "bridges"):  # they read what their own environments, or other frameworks, wrote
+            for match in READS_OF_INFO.finditer(path.read_text()):
+                read[match[1] or match[2]] = str(path.relative_to(package))
+    assert len(read) > 10
+    assert not {key: path for key, path in read.items() if key not in Info.__annotations__ and key not in OF_OTHERS}
+    assert set(OF_OTHERS) <= set(read)
+
+
+def test_the_page_of_contracts_names_every_key_of_info() -> None:
+    page = Path("docs/reference/contracts.md")
+    text = (Path(__file__).parents[1] / page).read_text()
+    section = text[text.index("## What `info` may contain") : text.index("## Turn limits")]
+    assert not [key for key in Info.__annotations__ if f"`{key}`" not in section]
+
+
+class Echo(EpisodeTool):
+    """Has only what an EpisodeTool must have."""
+
+    name = "echo"
+    description = "Echo."
+    parameters: ClassVar[dict[str, Any]] = {"type": "object"}
+
+    async def __call__(self, /, **arguments: Any) -> ToolResult:
+        return ToolResult("echo")
+
+
+async def test_an_episode_tool_has_a_default_for_every_optional_member() -> None:
+    tool = Echo()
+    assert tool.for_episode({}) is tool
+    assert (tuple(tool.secrets), tool.waiting_since) == ((), None)
+    await tool.close()
+    with pytest.raises(Unsupported, match="the tool 'echo' keeps state for it and has no fork"):
+        await tool.fork()
+
+
+def test_an_episode_tool_must_answer_calls() -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        EpisodeTool()  # type: ignore[abstract]

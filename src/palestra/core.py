@@ -5,22 +5,16 @@ methods, or an ``AsyncEnv`` with the same methods as ``async def``. Episodes run
 ``Policy`` acts, and a ``Tool`` is something that the agent may call. A policy that samples from a local model consists of a
 ``Renderer`` (messages to token ids) and an ``Engine`` (token ids to token ids).
 
-Five keys of ``info`` have a meaning to the code that runs the episode. All others belong to the author:
+The code that runs an episode gives a meaning to some keys of ``info``: ``Info`` lists them. All others belong to the author.
 
-``max_turns``    in the reset: the episode is truncated after this number of turns.
-``opening``      in the reset: messages before the first observation, such as ``[{"role": "system", "content": TEXT}]``.
-``success``      on the last step: whether the task was solved (``True``, ``False`` or ``None``). Reports count it.
-``stop_reason``  on a truncated step: ``truncated``, ``turn_limit`` or ``token_limit``. Wrappers that cut an episode set it.
-``metrics``      on the last step: names → numbers apart from the reward. Reports show their means.
-
-Two more keys are for episodes with several players. ``info["player"]`` of a reset or step names the player who acts next; only
-this player sees the observation. ``info["rewards"]`` maps players to rewards, if more than the acting player gets one; each is
-added to that player's latest turn. Every player has its own conversation and trajectory, and may have its own policy.
+In an episode with several players, ``info["player"]`` names the player who acts next; only this player sees the observation.
+``info["rewards"]`` pays players other than the acting one. Every player has its own conversation and trajectory, and may have
+its own policy.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping, MutableMapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypedDict
 
 import msgspec
 import numpy as np
@@ -28,7 +22,7 @@ import numpy as np
 from palestra.errors import NotBegun, PolicyError, Unsupported
 from palestra.foundation.encoding import Ints
 from palestra.foundation.seeding import derive, derive_seed, fresh_seed
-from palestra.trajectory import Completion, Content, Finish, Message, Task, Tokens, ToolResult
+from palestra.trajectory import Completion, Content, Failure, Finish, Message, Task, Tokens, ToolResult
 
 __all__ = [
     "AsyncEnv",
@@ -38,6 +32,7 @@ __all__ = [
     "Env",
     "EpisodeTool",
     "Generation",
+    "Info",
     "Policy",
     "Renderer",
     "Reply",
@@ -57,6 +52,47 @@ class Step(NamedTuple):
     truncated: bool
     """A limit cut the episode short. Never true together with ``terminated``."""
     info: dict[str, Any]
+
+
+class Info(TypedDict, total=False):
+    """The keys of ``info`` that have a meaning to Palestra's own code. An author may add any other key.
+
+    ``Env.reset`` and ``Step`` say ``dict[str, Any]``, because a stranger's ``info`` may hold anything: it is checked where it
+    is read.
+    """
+
+    opening: list[dict[str, str]]
+    """In the reset: messages before the first observation, such as ``[{"role": "system", "content": TEXT}]``."""
+    max_turns: int
+    """In the reset: the episode is truncated after this number of turns."""
+    tools: list[dict[str, Any]] | dict[str, Any]
+    """A list, in any info: the schemas of the tools that the agent may call from now on. A dictionary, in a step of
+    ``UseTools``: the ``calls`` of this action, and the ``totals`` of the episode by outcome."""
+    data: dict[str, Any]
+    """In the reset: which row of a data set the task shows, as ``split`` and ``index``. Examples shown to the policy leave out
+    this row."""
+    role: Literal["tool"]
+    """In a step: the observation answers tool calls, and becomes a message of the role ``tool`` instead of ``user``."""
+    format_error: bool
+    """In a step: the environment found no answer in the action. Reports count these turns."""
+    success: bool | None
+    """On the last step: whether the task was solved. Reports count it."""
+    stop_reason: str
+    """On a truncated step: ``truncated``, ``turn_limit`` or ``token_limit``. Wrappers that cut an episode set it."""
+    metrics: dict[str, float]
+    """On the last step: numbers apart from the reward. Reports show their means."""
+    player: str
+    """In the reset or a step: the player who acts next."""
+    rewards: dict[str, float]
+    """In a step: the rewards of players besides the acting one. Each is added to that player's latest turn."""
+    grader: float
+    """On the last step: the reward that a recipe's grader gave to the episode, in place of all others. Training sets it."""
+    failure: Failure
+    """In a step of ``VectorEnv``: why the environment was replaced."""
+    final_observation: Content
+    """In a step of ``VectorEnv``: how the previous episode ended. The step's observation begins the next one."""
+    final_info: dict[str, Any]
+    """In a step of ``VectorEnv``: the info of the last step of the previous episode."""
 
 
 class _Traits:
@@ -339,8 +375,8 @@ class Policy(Protocol):
 class Tool(Protocol):
     """What the agent may call.
 
-    A tool has the three attributes and ``__call__``. It may also have any of the members of ``EpisodeTool``; ``UseTools`` looks
-    for each of them by name. ``palestra.tool`` makes a tool of a typed function.
+    A tool has the three attributes and ``__call__``. ``palestra.tool`` makes a tool of a typed function. A tool that needs
+    more, such as a state for each episode, inherits from ``EpisodeTool``.
     """
 
     name: str
@@ -351,29 +387,43 @@ class Tool(Protocol):
     async def __call__(self, **arguments: Any) -> ToolResult: ...
 
 
-class EpisodeTool(Tool, Protocol):
-    """A tool with all optional members. Each of them may be left out."""
+class EpisodeTool(ABC):
+    """Base class of a tool that has a secret, waits for the machine, or has a state for each episode.
 
-    secrets: Sequence[str]
+    Only the three attributes of ``Tool`` and ``__call__`` have no default. ``UseTools`` looks for every member by name, so a
+    class that has some of them need not inherit.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON schema of the arguments."""
+    secrets: Sequence[str] = ()
     """Texts that are never shown, such as a key: ``UseTools`` replaces them in every answer of the tool."""
-    waiting_since: float | None
+    waiting_since: float | None = None
     """The event loop's time since when the current call has waited for the machine, or ``None`` while it runs. A call that has
     waited for half of its deadline when the deadline passes is a failure of the machine, not of the agent."""
 
+    @abstractmethod
+    async def __call__(self, /, **arguments: Any) -> ToolResult:
+        """Answer a call. The agent sees the result; an exception is a tool that crashed."""
+
     def for_episode(self, shared: MutableMapping[Any, Any]) -> Tool:
-        """Return the tool as one episode uses it, with a state of its own: an interpreter, a session.
+        """Return the tool as one episode uses it, with a state of its own: an interpreter, a session. By default, this tool.
 
         ``shared`` is a dictionary that all tools of the episode receive, so that tools of one server can share a connection.
         """
-        ...
+        return self
 
-    async def close(self) -> None:
-        """Free what the episode's tool holds. Called once, when the episode ends, on what ``for_episode`` returned."""
-        ...
+    async def close(self) -> None:  # noqa: B027 - a default, for tools that hold nothing
+        """Free what the episode's tool holds. Called once, when the episode ends, on what ``for_episode`` returned.
+
+        A tool that all episodes share is never closed.
+        """
 
     async def fork(self) -> Tool:
-        """Return an independent copy of the episode's tool. Without it, ``fork`` of the environment is refused."""
-        ...
+        """Return an independent copy of the episode's tool. By default, an episode with this tool cannot be forked."""
+        raise Unsupported(f"this episode cannot be forked: the tool {self.name!r} keeps state for it and has no fork()")
 
 
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):

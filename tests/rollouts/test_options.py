@@ -143,3 +143,15 @@ async def test_a_single_episode_refuses_a_wrong_value(name: str) -> None:
     options: dict[str, Any] = {name: 1.5}
     with pytest.raises(UsageError, match=f"{name} must be a whole number"):
         await play(Task("game:GuessTheNumber-v0-easy"), "random", **options)
+
+
+def typed_calls() -> None:
+    """Not run but type-checked: an ignore that mypy does not need is an error, so each of these mistakes must be one."""
+    rollout("game:GuessTheNumber-v0-easy", "random", n=2, group_size=2, skip={(0, 1)})
+    collect("game:GuessTheNumber-v0-easy", "random", progress=False, deadline=2, cut_as_invalid=True)
+    collect("game:GuessTheNumber-v0-easy", "random", group_sise=2)  # type: ignore[call-arg]
+    collect("game:GuessTheNumber-v0-easy", "random", n="2")  # type: ignore[arg-type]
+    rollout("game:GuessTheNumber-v0-easy", "random", first_group=2)  # type: ignore[call-arg]
+    evaluate("game:GuessTheNumber-v0-easy", "random", n=2, retries=0, player="x")
+    evaluate("game:GuessTheNumber-v0-easy", "random", skip={(0, 1)})  # type: ignore[call-arg]
+    play(Task("game:GuessTheNumber-v0-easy"), "random", n=2)  # type: ignore[call-arg, unused-coroutine]

@@ -152,8 +152,8 @@ def evaluate(
         rollout: Plays the episodes; by default this process. ``Dispatcher.rollout`` plays them on a cluster.
         command: A function from a budget to the text that the report of an incomplete evaluation shows as the way to go on; by
             default that text names this call.
-        options: The keywords of ``rollout`` that concern a panel: ``n``, ``group_size``, ``concurrency``, ``seed``, ``deadline``,
-            ``max_turns``, ``retries``, ``wrappers`` and ``tools``.
+        options: The keywords of ``rollout`` that concern a panel: ``n``, ``group_size``, ``concurrency``, ``seed``,
+            ``deadline``, ``max_turns``, ``retries``, ``wrappers`` and ``tools``.
 
     Example::
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from palestra.adapters import Wrapper
-from palestra.core import AsyncEnv, Step, Tool
+from palestra.core import AsyncEnv, Info, Step, Tool
 from palestra.errors import EpisodeError, InfrastructureError, Unsupported, UsageError, is_infrastructure
 from palestra.foundation.telemetry import span
 from palestra.tools.forms import CallForm, find_calls
@@ -129,7 +129,8 @@ class UseTools(Wrapper):
         self._lent = tuple(tools)
         self._tools: dict[str, Tool] = {}
         self._spent = 0
-        self._carried: dict[str, Any] = {}
+        self._carried: Info = {}
+        """What the step of a call repeats of the environment's latest info."""
         self._left_behind: set[asyncio.Task[ToolResult]] = set()
         self.totals: Counter[str] = Counter()
         """Calls of this episode by outcome: ``ok`` or a fault."""
