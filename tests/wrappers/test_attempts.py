@@ -8,7 +8,7 @@ import pytest
 from palestra.core import AsyncEnv, Step
 from palestra.errors import UsageError
 from palestra.trajectory import Content, Image, Task, Text
-from palestra.wrappers.attempts import Attempts, Boundary, split_attempts
+from palestra.wrappers.attempts import AttemptBoundary, Attempts, split_attempts
 
 PICTURE = Image(b"pixels", "image/png")
 
@@ -104,7 +104,7 @@ async def test_an_observation_between_two_attempts_is_taken_apart(last: Content,
     env = Attempts(Script([ended(last, 0.0, False)], first=first), 2)
     await env.reset(seed=1)
     boundary = split_attempts((await env.step("a")).observation)
-    assert isinstance(boundary, Boundary)
+    assert isinstance(boundary, AttemptBoundary)
     assert boundary.attempt == 1
     assert boundary.start == first or boundary.start == (Text("start"),)
     assert boundary.outcome.startswith("lo")

@@ -28,11 +28,12 @@ def cut(step: Any, reason: StopReason) -> Any:
 def turns_until_cut(author: Env | AsyncEnv, registered: int | None, result: Any) -> int | None:
     """Return the limit of the episode that begins with ``result`` of ``reset``; ``None`` if there is nothing to count."""
     info = result[1] if isinstance(result, tuple) and len(result) == 2 else None
-    said = info.get("max_turns") if isinstance(info, dict) else None
-    own = min((turns for turns in (said, getattr(author, "max_turns", None)) if type(turns) is int), default=None)
-    if author.counts_turns and (registered is None or (own is not None and own <= registered)):
+    of_episode = info.get("max_turns") if isinstance(info, dict) else None
+    of_class = getattr(author, "max_turns", None)
+    by_author = min((turns for turns in (of_episode, of_class) if type(turns) is int), default=None)
+    if author.counts_turns and (registered is None or (by_author is not None and by_author <= registered)):
         return None
-    declared = min((turns for turns in (own, registered) if turns is not None), default=None)
+    declared = min((turns for turns in (by_author, registered) if turns is not None), default=None)
     if declared is not None and declared < 1:
         raise EnvError(f"{type(author).__qualname__} declares max_turns={declared}; expected at least 1")
     return declared

@@ -134,16 +134,16 @@ class Wrapper(AsyncEnv):
 
 def _counterparts(env: Any, fork: Any) -> dict[int, Any]:
     """Return what corresponds in ``fork`` to ``env`` and to every environment inside it. An attribute may be any of them."""
-    found: dict[int, Any] = {}
+    counterparts: dict[int, Any] = {}
     while isinstance(env, Env | AsyncEnv) and isinstance(fork, Env | AsyncEnv):
-        found[id(env)] = fork
+        counterparts[id(env)] = fork
         env, fork = env.__dict__.get("env"), fork.__dict__.get("env")
-    return found
+    return counterparts
 
 
 def _arguments_of(kind: type) -> inspect.Signature:
-    whole = inspect.signature(kind.__init__)  # type: ignore[misc]
-    return whole.replace(parameters=list(whole.parameters.values())[1:], return_annotation=inspect.Signature.empty)
+    signature = inspect.signature(kind.__init__)  # type: ignore[misc]
+    return signature.replace(parameters=list(signature.parameters.values())[1:], return_annotation=inspect.Signature.empty)
 
 
 Wrapper.__signature__ = _arguments_of(Wrapper)

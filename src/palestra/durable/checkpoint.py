@@ -84,9 +84,9 @@ class Checkpoints:
         """
         inside = self._inside / f".writing-{step:08d}"
         writing = inside.checked()
-        known = written or {}
+        hashed = written or {}
         names = {str(path.relative_to(writing)): path for path in _files(writing)}
-        files = {name: known.get(name) or _entry(inside / name) for name in names}
+        files = {name: hashed.get(name) or _entry(inside / name) for name in names}
         body = msgspec.json.encode(Manifest(step, files, notes or {}), order="deterministic")
         (writing / _MANIFEST).write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
         for path in _files(writing):

@@ -146,7 +146,7 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _is_below(name: str, names: Collection[str]) -> bool:
-    return any(name == one or name.startswith(f"{one}.") for one in names)
+    return any(name == above or name.startswith(f"{above}.") for above in names)
 
 
 def _has_grown(before: Any, now: Any) -> bool:

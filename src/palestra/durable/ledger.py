@@ -255,8 +255,8 @@ class Ledger(Books):
         if position.size < 0:
             return False
         with self.path.open("rb") as file:
-            places = [place for _, place in _events(file.read(position.size))]
-        return (places or [BEGINNING])[-1] == position
+            positions = [following for _, following in _events(file.read(position.size))]
+        return (positions or [BEGINNING])[-1] == position
 
     def step_at(self, position: LedgerPosition) -> int | None:
         """Return the last training step before ``position``, or 0; ``None`` if the ledger has no such position."""

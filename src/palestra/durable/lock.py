@@ -50,8 +50,8 @@ class _Holder(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.host == socket.gethostname() and self.pid == os.getpid():
             return f"this process (since {self.since})"
-        place = "" if self.host == socket.gethostname() else f" on {self.host}"
-        return f"process {self.pid}{place} ({self.command}, since {self.since})"
+        machine = "" if self.host == socket.gethostname() else f" on {self.host}"
+        return f"process {self.pid}{machine} ({self.command}, since {self.since})"
 
 
 @contextmanager
@@ -84,9 +84,9 @@ def lock_draft(draft: Path, path: Path, option: str, mode: int = 0o666) -> Itera
 
 
 @contextmanager
-def _locked(file: Path, place: Path, way_out: str, mode: int) -> Iterator[int]:
-    """Yield the descriptor of ``file``, locked. Messages name ``place``."""
-    descriptor = _lock(file, place, way_out, mode)
+def _locked(file: Path, target: Path, remedy: str, mode: int) -> Iterator[int]:
+    """Yield the descriptor of ``file``, locked. Messages name ``target``."""
+    descriptor = _lock(file, target, remedy, mode)
     _held.add(descriptor)
     try:
         yield descriptor
@@ -95,20 +95,18 @@ def _locked(file: Path, place: Path, way_out: str, mode: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _lock(file: Path, place: Path, way_out: str, mode: int) -> int:
+def _lock(file: Path, target: Path, remedy: str, mode: int) -> int:
     while True:
         try:
             descriptor = _open(file, mode)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EISDIR):
-                raise UsageError(
-                    f"{file} is a link or a folder, but a file is expected here: remove it, or {way_out}"
-                ) from None
-            raise UsageError(_not_writable(place, error, way_out)) from None
+                raise UsageError(f"{file} is a link or a folder, but a file is expected here: remove it, or {remedy}") from None
+            raise UsageError(_not_writable(target, error, remedy)) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            message = _why_not(error, place, way_out, _holder(descriptor))
+            message = _why_not(error, target, remedy, _holder(descriptor))
             os.close(descriptor)
             raise UsageError(message) from None
         if _is_at(descriptor, file):
@@ -126,14 +124,14 @@ def _open(file: Path, mode: int) -> int:
     return descriptor
 
 
-def _not_writable(place: Path, error: OSError, way_out: str) -> str:
-    return f"cannot write {place}: {error.strerror}. Make it writable, or {way_out}"
+def _not_writable(target: Path, error: OSError, remedy: str) -> str:
+    return f"cannot write {target}: {error.strerror}. Make it writable, or {remedy}"
 
 
-def _why_not(error: OSError, place: Path, way_out: str, holder: _Holder | None) -> str:
+def _why_not(error: OSError, target: Path, remedy: str, holder: _Holder | None) -> str:
     if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-        return f"{place} is in use by {holder or 'another process'}: wait for it to end, stop it, or {way_out}"
-    return f"{place} cannot be locked ({error.strerror}), so two processes could write it at once: choose a local disk (--out)"
+        return f"{target} is in use by {holder or 'another process'}: wait for it to end, stop it, or {remedy}"
+    return f"{target} cannot be locked ({error.strerror}), so two processes could write it at once: choose a local disk (--out)"
 
 
 def _holder(descriptor: int) -> _Holder | None:

@@ -84,7 +84,7 @@ _SHAPES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
         r"|ya29\.[\w-]{16,}|(?-i:SG)\.[\w-]{10,128}\.[\w-]{10,})",
         HIDDEN,
     ),
-    (r"\beyj[\w-]{8,}(\.[\w-]{8,}\.[\w-]*)?", lambda found: HIDDEN if found[1] else found[0]),
+    (r"\beyj[\w-]{8,}(\.[\w-]{8,}\.[\w-]*)?", lambda match: HIDDEN if match[1] else match[0]),
 )
 """Patterns of secrets in any text → replacement: addresses, query strings, headers, keys, web tokens.
 
@@ -111,16 +111,16 @@ def mask_start(text: str, longest: int) -> str:
     It masks twice as many characters. If ``text`` is longer than that, it then drops the last ``longest`` of them: a secret
     that was cut in two, and therefore not recognized, can only be there.
     """
-    known = _mask_values(text)
-    masked = _mask_shapes(known[: 2 * longest])
-    return (masked if len(known) <= 2 * longest else masked[:-longest])[:longest]
+    unnamed = _mask_values(text)
+    masked = _mask_shapes(unnamed[: 2 * longest])
+    return (masked if len(unnamed) <= 2 * longest else masked[:-longest])[:longest]
 
 
 def mask_end(text: str, longest: int) -> str:
     """Return the last ``longest`` characters of ``text`` without secrets: ``mask_start`` from the other end."""
-    known = _mask_values(text)
-    masked = _mask_shapes(known[-2 * longest :])
-    return (masked if len(known) <= 2 * longest else masked[longest:])[-longest:]
+    unnamed = _mask_values(text)
+    masked = _mask_shapes(unnamed[-2 * longest :])
+    return (masked if len(unnamed) <= 2 * longest else masked[longest:])[-longest:]
 
 
 def _mask_values(text: str) -> str:
@@ -164,8 +164,8 @@ def secrets_of_url(url: str) -> list[str]:
     """Return what ``mask_url`` hides, both as written in the address and decoded."""
     parts = urlsplit(url)
     userinfo = parts.netloc.rpartition("@")[0]
-    found = [*userinfo.split(":", 1), *(value for _, value in parse_qsl(parts.query))]
-    return [form for secret in found for form in _forms(secret) if len(form) >= SHORTEST]
+    secrets = [*userinfo.split(":", 1), *(value for _, value in parse_qsl(parts.query))]
+    return [form for secret in secrets for form in _forms(secret) if len(form) >= SHORTEST]
 
 
 def _forms(secret: str) -> Iterable[str]:

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import Parameter
 from typing import Any
 
 import msgspec
@@ -71,14 +72,14 @@ def resolve(reference: str) -> Any:
     module_name, _, qualname = reference.partition(":")
     if not module_name or not qualname:
         raise UsageError(f"{reference!r} is not a reference; write module:Name")
-    module = found = _import(module_name)
+    module = target = _import(module_name)
     for part in qualname.split("."):
         try:
-            found = getattr(found, part)
+            target = getattr(target, part)
         except AttributeError:
             file = getattr(module, "__file__", None)
             raise UsageError(f"module {module_name!r}{f' ({file})' if file else ''} has no {qualname!r}") from None
-    return found
+    return target
 
 
 def _import(name: str) -> Any:
@@ -94,8 +95,8 @@ def _import(name: str) -> Any:
             ) from None
         if name.partition(".")[0] == __package__.partition(".")[0] or isinstance(error, UsageError):
             raise  # an error in a module of this package is a bug, and a UsageError explains itself
-        places = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-        where = f" ({places[-1].filename}, line {places[-1].lineno})" if places else ""
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+        where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
         raise UsageError(f"{name} cannot be imported: {type(error).__name__}: {error}{where}") from error
 
 
@@ -109,10 +110,10 @@ def reference_of(target: Callable[..., Any]) -> str:
         )
     qualname = getattr(target, "__qualname__", type(target).__qualname__)
     reference = f"{module_name}:{qualname}"
-    found: Any = sys.modules.get(module_name or "")
+    named: Any = sys.modules.get(module_name or "")
     for part in qualname.split("."):
-        found = getattr(found, part, None)
-    if found is not target:
+        named = getattr(named, part, None)
+    if named is not target:
         raise UsageError(f"{reference} cannot be imported by that name; define it at the top level of a module")
     return reference
 
@@ -177,8 +178,8 @@ class Role:
         """Raise ``UsageError`` unless ``value`` is written as a hook of this role. Imports nothing."""
         use, _ = parse_hook(self.key, value)
         if use not in self.builtins and not is_reference(use):
-            known = f"one of {', '.join(self.builtins)}, or your own as module:name" if self.builtins else "module:name"
-            raise UsageError(f'{self.key} = "{use}" is unknown: write {known}')
+            choices = f"one of {', '.join(self.builtins)}, or your own as module:name" if self.builtins else "module:name"
+            raise UsageError(f'{self.key} = "{use}" is unknown: write {choices}')
 
     def load(self, value: Hook) -> Callable[..., Any]:
         """Import what ``value`` names and return it as a callable that takes ``arguments``.
@@ -207,11 +208,11 @@ class Role:
             signature = inspect.signature(target)
         except ValueError:  # some callables written in C have none
             return
-        own = signature.parameters.values()
-        open_ended = any(one.kind is one.VAR_KEYWORD for one in own)
-        taken = [one.name for one in own if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)][: len(arguments)]
-        by_name = [one.name for one in own if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-        accepted = [name for name in by_name if name not in taken]
+        only_position, both, only_name = Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
+        kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+        open_ended = Parameter.VAR_KEYWORD in kinds.values()
+        taken = [name for name, kind in kinds.items() if kind in (only_position, both)][: len(arguments)]
+        accepted = [name for name, kind in kinds.items() if kind in (both, only_name) and name not in taken]
         for option in () if open_ended else options:
             if option not in accepted:
                 import difflib

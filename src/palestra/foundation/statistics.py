@@ -259,14 +259,14 @@ def partial_mean(scores: Sequence[Score], missing: Sequence[MissingScore], *, le
     if not scores:
         return None
     sample = TaskMeans.of(scores)
-    found = PartialMean(sample.mean, len(sample.means), sample.episodes, len(missing), level)
-    if any(one.bounds is None for one in missing):
-        return found
-    worst = [*scores, *(Score(one.path, one.task, one.bounds[0]) for one in missing if one.bounds)]
-    best = [*scores, *(Score(one.path, one.task, one.bounds[1]) for one in missing if one.bounds)]
+    partial = PartialMean(sample.mean, len(sample.means), sample.episodes, len(missing), level)
+    if any(score.bounds is None for score in missing):
+        return partial
+    worst = [*scores, *(Score(score.path, score.task, score.bounds[0]) for score in missing if score.bounds)]
+    best = [*scores, *(Score(score.path, score.task, score.bounds[1]) for score in missing if score.bounds)]
     bounds = score_bounds([*worst, *best])
     low, high = (mean_interval(filled, bounds=bounds, level=level) for filled in (worst, best))
-    return msgspec.structs.replace(found, low=low.low, high=high.high)
+    return msgspec.structs.replace(partial, low=low.low, high=high.high)
 
 
 def score_bounds(scores: Iterable[Score]) -> tuple[float, float]:
@@ -382,7 +382,7 @@ def mean_of_last(ordered: Sequence[float], k: int) -> float:
     If ``ordered`` is sorted, this is the expected best of ``k``; for values of 0 and 1 it is then pass@k.
     """
     total = math.comb(len(ordered), k)
-    return math.fsum(value * math.comb(place, k - 1) for place, value in enumerate(ordered)) / total
+    return math.fsum(value * math.comb(index, k - 1) for index, value in enumerate(ordered)) / total
 
 
 def _check_tries(tries: int, successes: int, k: int) -> None:
@@ -398,10 +398,10 @@ def distribution(values: Sequence[float], quantiles: Sequence[float] = QUANTILES
         return None
     array = np.sort(np.asarray(values, dtype=np.float64))
     # Not np.quantile: its first call imports numpy.ma, which takes longer than a small evaluation.
-    found = np.interp(np.asarray(quantiles) * (len(array) - 1), np.arange(len(array)), array)
+    interpolated = np.interp(np.asarray(quantiles) * (len(array) - 1), np.arange(len(array)), array)
     return Distribution(
         count=len(array),
         mean=float(array.mean()),
         total=float(array.sum()),
-        quantiles={f"{q:g}": float(value) for q, value in zip(quantiles, found, strict=True)},
+        quantiles={f"{q:g}": float(value) for q, value in zip(quantiles, interpolated, strict=True)},
     )

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 from palestra.errors import MissingExtra
 from palestra.foundation.installation import how_to_install
 
-__all__ = ["ENDPOINT_VARIABLE", "Span", "is_tracing", "span", "tracing", "tracing_if_asked"]
+__all__ = ["ENDPOINT_VARIABLE", "TraceSpan", "is_tracing", "span", "tracing", "tracing_if_asked"]
 
 ENDPOINT_VARIABLE = "PALESTRA_OTLP_ENDPOINT"
 """The address of an OTLP collector over HTTP, such as http://127.0.0.1:4318."""
 
 
-class Span(Protocol):
+class TraceSpan(Protocol):
     """A running span."""
 
     def set_attribute(self, key: str, value: Any) -> None:
@@ -53,7 +53,7 @@ def is_tracing() -> bool:
     return _tracer is not None
 
 
-def span(name: str, **attributes: Any) -> AbstractContextManager[Span]:
+def span(name: str, **attributes: Any) -> AbstractContextManager[TraceSpan]:
     """Return a context manager for a span. Spans that are entered inside of it become its children."""
     if _tracer is None:
         return _NO_SPAN
@@ -61,8 +61,8 @@ def span(name: str, **attributes: Any) -> AbstractContextManager[Span]:
 
 
 @contextmanager
-def _traced(name: str, attributes: dict[str, Any]) -> Iterator[Span]:
-    running: Span
+def _traced(name: str, attributes: dict[str, Any]) -> Iterator[TraceSpan]:
+    running: TraceSpan
     with _tracer.start_as_current_span(
         name, attributes=attributes, record_exception=False, set_status_on_exception=False
     ) as running:

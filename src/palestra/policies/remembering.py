@@ -17,7 +17,7 @@ from palestra.core import Conversation, Policy
 from palestra.policies.asides import Aside, Calls, with_text
 from palestra.policies.strategy import Strategy, Thread, split_reply
 from palestra.trajectory import Completion, Content, Message, Text, text_of
-from palestra.wrappers.attempts import Boundary, split_attempts
+from palestra.wrappers.attempts import AttemptBoundary, split_attempts
 
 __all__ = ["Reflect", "Scratchpad"]
 
@@ -102,7 +102,9 @@ class Reflect(Strategy):
                 return ended
         return calls.end(await calls.ask(thread.aside))
 
-    async def _note(self, thread: Thread, calls: Calls, conversation: Conversation, boundary: Boundary) -> Completion | None:
+    async def _note(
+        self, thread: Thread, calls: Calls, conversation: Conversation, boundary: AttemptBoundary
+    ) -> Completion | None:
         """Ask for the note on the failed attempt, and begin the next one. Returns a completion if the episode ends here."""
         thread.aside.messages.append(with_text(Message("user", boundary.outcome), self.request))
         written = await calls.ask(thread.aside)

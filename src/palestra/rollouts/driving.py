@@ -31,11 +31,11 @@ from palestra.trajectory import Phase, Task
 __all__ = [
     "GRACE",
     "STOP_SECONDS",
+    "CallOutcome",
     "ConsumerWait",
     "EpisodeTask",
-    "Outcome",
     "Overrun",
-    "Played",
+    "WatchedEpisode",
     "hosted",
     "let_the_loop_end",
     "tried",
@@ -61,7 +61,7 @@ class Overrun(BaseException):
         """Whether the call did not end when it was cancelled."""
 
 
-class Played(Protocol):
+class WatchedEpisode(Protocol):
     """What this module knows of the episode that is played in a task."""
 
     phase: Phase
@@ -79,7 +79,7 @@ class EpisodeTask(asyncio.Task[_T]):
 
     def __init__(self, work: Coroutine[Any, Any, _T], owner: Owner | None = None) -> None:
         self.owner = owner or Owner(OWNER.get())
-        self.episode: Played | None = None
+        self.episode: WatchedEpisode | None = None
         self.stopping = False
         """Whether the episode was cancelled from outside."""
         self.stop_by = math.inf
@@ -398,7 +398,7 @@ async def _ended(task: EpisodeTask[_T]) -> _T:
     return task.result()
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """What a call of a stranger's code led to."""
 
     value: Any = None
@@ -414,20 +414,20 @@ class Outcome(NamedTuple):
 
 async def tried(
     work: Coroutine[Any, Any, Any], seconds: float, owner: Owner | None = None, *, cleanup: bool = False
-) -> Outcome:
+) -> CallOutcome:
     """Await one call of a stranger's code outside of a rollout. An exit that it raises does not reach the event loop.
 
     Raises:
         asyncio.CancelledError: The caller was cancelled. A call that is a ``cleanup`` had ``STOP_SECONDS`` to end.
     """
 
-    async def attempt() -> Outcome:
+    async def attempt() -> CallOutcome:
         try:
-            return Outcome(await within(task, seconds, work, cleanup=cleanup))
+            return CallOutcome(await within(task, seconds, work, cleanup=cleanup))
         except BaseException as error:  # noqa: BLE001 - a stranger's code may raise anything
             if task.stopping:
                 raise asyncio.CancelledError from None
-            return Outcome(error=error)
+            return CallOutcome(error=error)
 
     task = EpisodeTask(attempt(), owner)
     return await _ended(task)

@@ -20,7 +20,7 @@ from palestra.adapters.direct import Direct
 from palestra.core import AsyncEnv, Conversation, Policy
 from palestra.errors import Boundary, EnvError, PolicyError
 from palestra.foundation.encoding import clean_text, shown
-from palestra.foundation.telemetry import Span, is_tracing, span
+from palestra.foundation.telemetry import TraceSpan, is_tracing, span
 from palestra.policies import is_privileged, policy_name
 from palestra.policies.acting import completion_of, first_answer, is_awaitable
 from palestra.rollouts.defaults import DEADLINE
@@ -409,7 +409,7 @@ async def run_episode(
         key = msgspec.structs.replace(key, attempt=key.attempt + 1)
 
 
-def _describe(played: Sequence[Trajectory], traced: Span) -> None:
+def _describe(played: Sequence[Trajectory], traced: TraceSpan) -> None:
     for trajectory in played:
         traced.set_attribute("palestra.stop", trajectory.stop.value)
         traced.set_attribute("palestra.turns", len(trajectory.turns))

@@ -34,8 +34,9 @@ async def grouped(trajectories: AsyncIterable[Trajectory], group_size: int) -> A
     for (group, player), members in waiting.items():
         if not player and group in named:
             continue  # episodes in which no player acted: they are in the groups of the players
-        there = {one.member for one in members}
-        yield _group([*members, *(_absent(one, player) for one in failed[group].values() if one.member not in there)])
+        acted = {trajectory.member for trajectory in members}
+        absent = [_absent(trajectory, player) for member, trajectory in failed[group].items() if member not in acted]
+        yield _group([*members, *absent])
 
 
 async def grouped_by_task(trajectories: AsyncIterable[Trajectory], group_size: int) -> AsyncIterator[list[TrajectoryGroup]]:
@@ -48,7 +49,7 @@ async def grouped_by_task(trajectories: AsyncIterable[Trajectory], group_size: i
             yield await _all_of(waiting.pop(ending), group_size)
             ending = None
         waiting[number].append(trajectory)
-        if len({one.member for one in waiting[number]}) < group_size:
+        if len({member.member for member in waiting[number]}) < group_size:
             continue
         if trajectory.player:  # the other players of this episode follow
             ending = number

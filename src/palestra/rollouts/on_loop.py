@@ -9,7 +9,7 @@ import numpy as np
 from palestra.adapters.loop_thread import LoopThread
 from palestra.core import Step
 from palestra.errors import EnvError
-from palestra.rollouts.driving import Outcome, Overrun, tried
+from palestra.rollouts.driving import CallOutcome, Overrun, tried
 from palestra.rollouts.slots import ReadySteps, Slot, VectorEngine, VectorStep
 from palestra.rollouts.validation import checked_reset, checked_step
 from palestra.trajectory import Phase
@@ -95,7 +95,7 @@ class LoopEngine(VectorEngine):
             return _joined(step, await self._begin(slot)) if self._same_step else step
         return step
 
-    async def _called(self, slot: Slot, verb: Callable[[], Coroutine[Any, Any, Any]], *, cleanup: bool = False) -> Outcome:
+    async def _called(self, slot: Slot, verb: Callable[[], Coroutine[Any, Any, Any]], *, cleanup: bool = False) -> CallOutcome:
         """What a call of an environment led to, within the deadline. A cancellation of the caller is raised."""
 
         async def call() -> Any:
@@ -106,7 +106,7 @@ class LoopEngine(VectorEngine):
             return outcome
         late = EnvError(f"the deadline of {self._deadline:g} s passed")
         late.kind = "Deadline"
-        return Outcome(error=late)
+        return CallOutcome(error=late)
 
     async def _replace(self, slot: Slot, error: BaseException, phase: Phase) -> Step:
         """Close the environment that failed; the next step begins an episode in a new one."""

@@ -26,26 +26,26 @@ async def check_playable(specs: Iterable[EnvSpec], options: RolloutOptions) -> N
         UsageError: A server cannot be reached or refuses, or a wrapper cannot be created with its arguments.
     """
     listed = list(specs)
-    remote = [known for known in listed if _can_tell(known)]
+    remote = [spec for spec in listed if _can_tell(spec)]
     async with asyncio.TaskGroup() as group:
-        checks = [group.create_task(_refusal(known)) for known in remote]
+        checks = [group.create_task(_refusal(spec)) for spec in remote]
     if refusals := [refusal for check in checks if (refusal := check.result()) is not None]:
         raise refusals[0]
     if listed and (options.wrappers or options.tools):
         await _check_wrappers(listed[0], options)
 
 
-def _can_tell(known: EnvSpec) -> bool:
-    """Whether the class of ``known`` has ``check_reachable``."""
+def _can_tell(spec: EnvSpec) -> bool:
+    """Whether the class of ``spec`` has ``check_reachable``."""
     try:
-        return hasattr(known.factory(known.kwargs), "check_reachable")
+        return hasattr(spec.factory(spec.kwargs), "check_reachable")
     except PalestraError:
         return False  # its episodes fail with the reason
 
 
-async def _refusal(known: EnvSpec) -> UsageError | None:
+async def _refusal(spec: EnvSpec) -> UsageError | None:
     try:
-        env = build(known, {})
+        env = build(spec, {})
     except UsageError as error:
         return error
     try:
@@ -58,9 +58,9 @@ async def _refusal(known: EnvSpec) -> UsageError | None:
     return None
 
 
-async def _check_wrappers(known: EnvSpec, options: RolloutOptions) -> None:
+async def _check_wrappers(spec: EnvSpec, options: RolloutOptions) -> None:
     try:
-        env = build(known, {})
+        env = build(spec, {})
     except Exception:  # noqa: BLE001
         return  # its episodes fail with the reason
     names = [*options.names_around()[0], "tools", "max_turns"]
@@ -72,7 +72,7 @@ async def _check_wrappers(known: EnvSpec, options: RolloutOptions) -> None:
                 raise
             except Exception as error:
                 raise UsageError(
-                    f'the wrapper {name} cannot be put around "{known.id}": {type(error).__name__}: {error}. '
+                    f'the wrapper {name} cannot be put around "{spec.id}": {type(error).__name__}: {error}. '
                     f"Correct its arguments"
                 ) from error
     finally:

@@ -72,11 +72,11 @@ class RolloutConfig(msgspec.Struct, frozen=True):
     def of(cls, envs: Envs, policy: str, options: RolloutOptions, specs: Iterable[EnvSpec] = ()) -> "RolloutConfig":
         """``envs`` are names, a class, or a sequence of tasks; ``specs`` are those of their environments."""
         given = [envs] if isinstance(envs, str) or callable(envs) else list(envs)
-        tasks = [one for one in given if isinstance(one, Task)]
+        tasks = [task for task in given if isinstance(task, Task)]
         wrappers, lent = options.names_around()
         return cls(
             policy=policy,
-            envs=() if tasks else tuple(mask(one) if isinstance(one, str) else factory_name(one) for one in given),
+            envs=() if tasks else tuple(mask(env) if isinstance(env, str) else factory_name(env) for env in given),
             panel=hashlib.sha256(encode_json(tasks)).hexdigest()[:16] if tasks else "",
             n=None if tasks else options.n or TASKS_PER_ENV,
             group_size=options.group_size,
@@ -129,7 +129,7 @@ class _RolloutFiles:
     def __init__(self, folder: Inside, stack: ExitStack) -> None:
         self._path = folder / TRAJECTORIES
         self._ledger = stack.enter_context(Ledger(folder / _LEDGER))
-        kept = resume(self._path, lambda one: (one.group, one.member, one.task.env))
+        kept = resume(self._path, lambda trajectory: (trajectory.group, trajectory.member, trajectory.task.env))
         self.done: set[tuple[int, int]] = {(group, member) for group, member, _ in kept}
         self._writer = stack.enter_context(TrajectoryWriter(self._path))
         self._reopen_failed()
@@ -215,8 +215,8 @@ async def recorded(
     """
     if isinstance(envs, str):
         envs = [envs]
-    if isinstance(envs, Sequence) and envs and all(isinstance(one, str) for one in envs):
-        envs = names_of([str(one) for one in envs])  # a pattern may match other ids tomorrow: the folder keeps those of today
+    if isinstance(envs, Sequence) and envs and all(isinstance(env, str) for env in envs):
+        envs = names_of([str(env) for env in envs])  # a pattern may match other ids tomorrow: the folder keeps those of today
     elif isinstance(envs, Iterable) and not isinstance(envs, Sequence | TaskList):
         envs = tuple(itertools.islice(envs, options.n))
     _, specs = episode_keys(envs, options)  # refuses what cannot be played, before the folder is made
@@ -235,7 +235,7 @@ async def recorded(
 
 def _policy_name(policy: AnyPolicy) -> str:
     if isinstance(policy, Mapping):
-        return encode_json({player: policy_name(as_policy(one)) for player, one in policy.items()}).decode()
+        return encode_json({player: policy_name(as_policy(seated)) for player, seated in policy.items()}).decode()
     return policy_name(as_policy(policy))
 
 

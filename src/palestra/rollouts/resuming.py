@@ -31,14 +31,15 @@ def resume(trajectories: Inside, reduce: Callable[[Trajectory], _T]) -> list[_T]
         return []
     read = []
     seats: set[tuple[int, int, str]] = set()
-    for number, one in enumerate(read_trajectories(trajectories), start=1):
-        seat = (one.group, one.member, one.player)
+    for number, trajectory in enumerate(read_trajectories(trajectories), start=1):
+        seat = (trajectory.group, trajectory.member, trajectory.player)
         if seat in seats:
             raise SchemaError(
-                f"{trajectories}, line {number}: member {one.member} of group {one.group} was recorded before: remove the line"
+                f"{trajectories}, line {number}: member {trajectory.member} of group {trajectory.group} was recorded before: "
+                f"remove the line"
             )
         seats.add(seat)
-        read.append((_key(one), one.stop, reduce(one)))
+        read.append((_key(trajectory), trajectory.stop, reduce(trajectory)))
     failed = {key for key, stop, _ in read if not is_final(stop)}
     if failed:
         _move_failed(trajectories, failed)
@@ -53,7 +54,7 @@ def is_final(stop: StopReason) -> bool:
 def set_aside(folder: Inside) -> set[tuple[int, int]]:
     """The episodes that ``folder`` has set aside, as (group, member). One that failed several times is there once."""
     file = folder / FAILED
-    return {(one.group, one.member) for one in map(_named, read_lines(file))} if file.exists() else set()
+    return {(name.group, name.member) for name in map(_named, read_lines(file))} if file.exists() else set()
 
 
 class _EpisodeName(msgspec.Struct, frozen=True):

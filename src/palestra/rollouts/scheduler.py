@@ -102,7 +102,7 @@ class EpisodeRunner:
 
 def _players(policy: AnyPolicy) -> Players:
     if isinstance(policy, Mapping):
-        return {player: as_policy(one) for player, one in policy.items()}
+        return {player: as_policy(seated) for player, seated in policy.items()}
     return as_policy(policy)
 
 

@@ -76,7 +76,7 @@ class Supply:
         self._patience = patience
         self._open = True
         self._wrappers = tuple(wrappers)
-        self._specs = {known.id: known for known in specs}
+        self._specs = {env_spec.id: env_spec for env_spec in specs}
         self._idle: dict[str, list[_Pooled]] = defaultdict(list)
         self._lent: dict[int, _Pooled] = {}
 
@@ -117,8 +117,8 @@ class Supply:
         pooled = list(itertools.chain.from_iterable(self._idle.values()))
         self._idle.clear()
         async with asyncio.TaskGroup() as group:
-            for one in pooled:
-                group.create_task(self._retire(one.env))
+            for idle in pooled:
+                group.create_task(self._retire(idle.env))
 
     async def _is_fit(self, env: AsyncEnv) -> bool:
         """Whether ``env`` is healthy. If it is not, or if its health check fails, it is closed."""
@@ -145,10 +145,9 @@ class Supply:
             warnings.warn(f"closing a pooled {_kind_of(env).__qualname__} failed: {shown(error)}", stacklevel=2)
 
     def _build(self, name: str) -> AsyncEnv:
-        known = self._specs.get(name)
-        if known is None:
-            known = self._specs[name] = spec(name)
-        env = build(known, {})
+        if name not in self._specs:
+            self._specs[name] = spec(name)
+        env = build(self._specs[name], {})
         for wrap in self._wrappers:
             env = wrap(env)
         return env
@@ -164,8 +163,8 @@ async def _closing(env: AsyncEnv, seconds: float) -> None:
 
 
 def _kind_of(env: AsyncEnv) -> type[Env] | type[AsyncEnv]:
-    own = env.unwrapped
-    return own.kind if isinstance(own, InWorker) else type(own)
+    author = env.unwrapped
+    return author.kind if isinstance(author, InWorker) else type(author)
 
 
 def tasks_of(envs: Envs, n: int | None, seed: int) -> tuple[Iterator[Task], list[EnvSpec]]:
@@ -179,13 +178,13 @@ def tasks_of(envs: Envs, n: int | None, seed: int) -> tuple[Iterator[Task], list
     if isinstance(envs, str):
         envs = [envs]
     if callable(envs):
-        known = _spec_of(envs)
-        return _drawn([known], n, seed), [known]
+        specs = [_spec_of(envs)]
+        return _drawn(specs, n, seed), specs
     items = list(envs) if isinstance(envs, Sequence) else envs
     if isinstance(items, list) and items and all(isinstance(item, str) for item in items):
         specs = [spec(name) for name in names_of(items)]
-        for known in specs:
-            known.factory()
+        for env_spec in specs:
+            env_spec.factory()
         _check_one_meaning(specs)
         return _drawn(specs, n, seed), specs
     return itertools.islice(_only_tasks(items), n), []
@@ -212,17 +211,17 @@ def expanded(names: Sequence[str]) -> tuple[list[str], list[str]]:
         matches = list_envs(name)
         if not matches:
             raise UsageError(f'no environment matches "{name}" (palestra list shows them)')
-        for one in matches:
-            place = left_out if one.missing() else chosen
-            if one.id not in place:
-                place.append(one.id)
+        for match in matches:
+            ids = left_out if match.missing() else chosen
+            if match.id not in ids:
+                ids.append(match.id)
     return chosen, left_out
 
 
-def data_digest(known: EnvSpec) -> str:
-    """The hash of the rows that the tasks of ``known`` draw from; empty if it has none, or if they are missing."""
+def data_digest(env_spec: EnvSpec) -> str:
+    """The hash of the rows that the tasks of ``env_spec`` draw from; empty if it has none, or if they are missing."""
     try:
-        rows = known.read_rows()
+        rows = env_spec.read_rows()
     except MissingData:
         return ""  # the episodes say what is missing
     return "" if rows is None else rows.sha256
@@ -230,41 +229,42 @@ def data_digest(known: EnvSpec) -> str:
 
 def data_table(specs: Iterable[EnvSpec]) -> dict[str, str]:
     """Id → hash of its rows, for the finite environments among ``specs``: what ``config.json`` of a run keeps of its data."""
-    return {mask(known.id): digest[:16] for known in specs if (digest := data_digest(known))}
+    return {mask(env_spec.id): digest[:16] for env_spec in specs if (digest := data_digest(env_spec))}
 
 
 def _check_one_meaning(specs: Iterable[EnvSpec]) -> None:
     """A task names its environment by id, so one rollout cannot play two environments under one id."""
-    known: dict[str, EnvSpec] = {}
-    for one in specs:
-        if known.setdefault(one.id, one) != one:
-            raise UsageError(f'"{one.id}" names two different environments: play them in two rollouts')
+    by_id: dict[str, EnvSpec] = {}
+    for env_spec in specs:
+        if by_id.setdefault(env_spec.id, env_spec) != env_spec:
+            raise UsageError(f'"{env_spec.id}" names two different environments: play them in two rollouts')
 
 
 def _drawn(specs: Sequence[EnvSpec], n: int | None, seed: int) -> Iterator[Task]:
     count = TASKS_PER_ENV if n is None else n
-    sizes = {known.id: row_count(known) for known in specs}
+    sizes = {env_spec.id: row_count(env_spec) for env_spec in specs}
     drawn: Counter[str] = Counter()  # an id named twice is played twice as often, not twice on the same tasks
-    return (_task(known.id, sizes[known.id], seed, _count(drawn, known.id)) for _ in range(count) for known in specs)
+    ids = (env_spec.id for _ in range(count) for env_spec in specs)
+    return (_task(id, sizes[id], seed, _count(drawn, id)) for id in ids)
 
 
-def row_count(known: EnvSpec) -> int | None:
-    """The number of tasks of ``known``; ``None`` if they never end, or if the data is missing."""
+def row_count(env_spec: EnvSpec) -> int | None:
+    """The number of tasks of ``env_spec``; ``None`` if they never end, or if the data is missing."""
     try:
-        rows = known.read_rows()
+        rows = env_spec.read_rows()
     except MissingData:
         return None  # every episode of it fails, and says what is missing
     return None if rows is None else len(rows)
 
 
-def _task(id: str, size: int | None, seed: int, place: int) -> Task:
-    own = derive_seed(seed, "task", id, place)
-    return Task(id, own) if size is None else Task(id, own, index=row_at(range(size), seed, id, place))
+def _task(id: str, size: int | None, seed: int, number: int) -> Task:
+    task_seed = derive_seed(seed, "task", id, number)
+    return Task(id, task_seed) if size is None else Task(id, task_seed, index=row_at(range(size), seed, id, number))
 
 
-def row_at(rows: Sequence[int], seed: int, id: str, place: int) -> int:
-    """Return the one of ``rows`` at ``place``. They are played in rounds, each through all of them in another order."""
-    return rows[_order(seed, id, place // len(rows), len(rows))[place % len(rows)]]
+def row_at(rows: Sequence[int], seed: int, id: str, number: int) -> int:
+    """Return the row of the task ``number``. Rows are played in rounds, each through all of them in another order."""
+    return rows[_order(seed, id, number // len(rows), len(rows))[number % len(rows)]]
 
 
 @lru_cache(maxsize=64)

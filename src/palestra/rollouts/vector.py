@@ -201,8 +201,10 @@ def make_vec(
         names = list(ids)
         if num_envs not in (None, len(names)):
             raise UsageError(f"num_envs={num_envs}, but {len(names)} ids are named: leave num_envs out")
-    own = [{}] * len(names) if vec_kwargs is None else list(vec_kwargs)
-    if len(own) != len(names):
-        raise UsageError(f"{len(names)} environments need as many vec_kwargs, got {len(own)}")
-    makers = [(name, partial(make_async, name, **{**kwargs, **options})) for name, kwargs in zip(names, own, strict=True)]
+    each_kwargs = [{}] * len(names) if vec_kwargs is None else list(vec_kwargs)
+    if len(each_kwargs) != len(names):
+        raise UsageError(f"{len(names)} environments need as many vec_kwargs, got {len(each_kwargs)}")
+    makers = [
+        (name, partial(make_async, name, **{**kwargs, **options})) for name, kwargs in zip(names, each_kwargs, strict=True)
+    ]
     return VectorEnv(makers, autoreset=autoreset, deadline=deadline, async_mode=async_mode, seed=seed)

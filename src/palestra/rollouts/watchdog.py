@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from palestra.adapters.interrupts import interrupts
 from palestra.errors import EventLoopBlocked
-from palestra.rollouts.driving import EpisodeTask, Played
+from palestra.rollouts.driving import EpisodeTask, WatchedEpisode
 from palestra.trajectory import Phase
 
 __all__ = ["HELD", "HeldCall", "watched", "watched_calls"]
@@ -149,7 +149,7 @@ def _interrupt(who: str, thread: int, waited: float) -> None:
         signal.pthread_kill(thread, signal.SIGINT)
 
 
-def _name(episode: Played, thread: int, seconds: float) -> None:
+def _name(episode: WatchedEpisode, thread: int, seconds: float) -> None:
     advice = (
         "Make the policy `async def` and await, or put the slow part into `await asyncio.to_thread(…)`"
         if episode.phase is Phase.ACT
@@ -164,7 +164,7 @@ def _name(episode: Played, thread: int, seconds: float) -> None:
         sys.stderr.write(f"{message}\n")
 
 
-def _who(episode: Played) -> str:
+def _who(episode: WatchedEpisode) -> str:
     who = "a policy, playing" if episode.phase is Phase.ACT else "the environment"
     return f"{_VERBS[episode.phase]}() of {who} {episode.task.env}"
 

@@ -22,7 +22,7 @@ import msgspec
 
 from palestra.adapters.ownership import guarded_task
 from palestra.errors import EnvError, InfrastructureError, SchemaError
-from palestra.rollouts.driving import Outcome, Overrun, tried
+from palestra.rollouts.driving import CallOutcome, Overrun, tried
 from palestra.serve.faults import RETRY_AFTER, fault_of
 from palestra.serve.host import Host
 from palestra.serve.metrics import Metrics
@@ -263,7 +263,7 @@ class Sessions:
         self._runner.abandon(session)
         return self._fault(Code.DEADLINE, f"the call's deadline of {call.deadline:.3g} s passed; the episode is lost")
 
-    def _outcome(self, session: ServerSession, verb: Verb, performed: Outcome) -> Result | Fault:
+    def _outcome(self, session: ServerSession, verb: Verb, performed: CallOutcome) -> Result | Fault:
         if isinstance(verb, Close):
             self._remove(session)
         if performed.error is not None:

@@ -12,7 +12,7 @@ from palestra.adapters.interrupts import interrupts
 from palestra.adapters.ownership import Owner, guarded_task
 from palestra.core import AsyncEnv, Env
 from palestra.foundation.encoding import clean_text
-from palestra.rollouts.driving import Outcome, tried
+from palestra.rollouts.driving import CallOutcome, tried
 from palestra.rollouts.validation import kept_reset, kept_step
 from palestra.serve.host import Host, Offer
 from palestra.serve.session import ServerSession
@@ -113,17 +113,17 @@ class VerbRunner:
         _log_failed_close(offer, closed.error)
 
 
-def run_now(work: Coroutine[Any, Any, Any]) -> Outcome:
+def run_now(work: Coroutine[Any, Any, Any]) -> CallOutcome:
     """Return what a coroutine leads to that never suspends."""
     began = monotonic()
     try:
         work.send(None)
     except StopIteration as done:
-        return Outcome(done.value)
+        return CallOutcome(done.value)
     except BaseException as error:  # a stranger's code may raise anything
         if interrupts.first_since(began) is not None:  # Ctrl-C, and not the environment
             raise
-        return Outcome(error=error)
+        return CallOutcome(error=error)
     work.close()
     raise AssertionError("an environment that is played in place must not await")
 

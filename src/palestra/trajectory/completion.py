@@ -35,18 +35,18 @@ def opening_of(info: Mapping[str, Any]) -> list[Message]:
     """
     if "opening" not in info:
         return []
-    found = info["opening"]
+    opening = info["opening"]
     try:
-        said = [(one["role"], one["content"]) for one in found]
-        sound = all(role in ("system", "user", "assistant") and isinstance(text, str) for role, text in said)
+        messages = [(message["role"], message["content"]) for message in opening]
+        sound = all(role in ("system", "user", "assistant") and isinstance(text, str) for role, text in messages)
     except (TypeError, KeyError):
         sound = False
     if not sound:
         raise ValueError(
             f'info["opening"] must be a list of {{"role": "system", "user" or "assistant", "content": TEXT}}, '
-            f"got {found!r:.200}"
+            f"got {opening!r:.200}"
         )
-    return [Message(role, text) for role, text in said]
+    return [Message(role, text) for role, text in messages]
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -190,7 +190,8 @@ class TrajectoryGroup(msgspec.Struct, frozen=True):
     def _repr_html_(self) -> str:
         """One row per member, for notebooks."""
         rows = [
-            (one.member, "none" if one.reward is None else one.reward, one.stop.value, len(one.turns)) for one in self.members
+            (member.member, "none" if member.reward is None else member.reward, member.stop.value, len(member.turns))
+            for member in self.members
         ]
         return html_table(f"{self.task.env}, {len(rows)} episodes of one task", ("member", "reward", "ended by", "turns"), rows)
 

@@ -43,36 +43,36 @@ def flatten(trajectory: Trajectory) -> list[FlatSegment]:
         for flat in flatten(trajectory):
             print(len(flat.prompt), flat.response.tolist(), flat.mask.tolist())
     """
-    paid = _rewards_by_place(trajectory)
+    paid = _rewards_by_reply(trajectory)
     return [
         _flat(segment, {stop: reward for (at, stop), reward in paid.items() if at == number})
         for number, segment in enumerate(trajectory.segments)
     ]
 
 
-def _rewards_by_place(trajectory: Trajectory) -> dict[tuple[int, int], float]:
+def _rewards_by_reply(trajectory: Trajectory) -> dict[tuple[int, int], float]:
     """(segment, index after the token) → reward, for the last sampled token of every turn."""
-    places: dict[int, list[tuple[int, int]]] = {}
+    replies: dict[int, list[tuple[int, int]]] = {}
     for number, segment in enumerate(trajectory.segments):
         for span in segment.spans:
             if span.stop > span.start:
-                places.setdefault(span.turn, []).append((number, span.stop))
-    if not places:
+                replies.setdefault(span.turn, []).append((number, span.stop))
+    if not replies:
         return {}
-    last = {turn: _reply_among(some, trajectory, turn) for turn, some in places.items()}
-    place = last[min(last)]
+    last = {turn: _reply_among(ends, trajectory, turn) for turn, ends in replies.items()}
+    reply_end = last[min(last)]
     paid = dict.fromkeys(last.values(), 0.0)
     for number, turn in enumerate(trajectory.turns):
-        place = last.get(number, place)
-        paid[place] += turn.reward
+        reply_end = last.get(number, reply_end)
+        paid[reply_end] += turn.reward
     return paid
 
 
-def _reply_among(places: list[tuple[int, int]], trajectory: Trajectory, turn: int) -> tuple[int, int]:
-    """The place of the reply. The notes of a turn are sampled before it, but their segment may have been opened later."""
+def _reply_among(ends: list[tuple[int, int]], trajectory: Trajectory, turn: int) -> tuple[int, int]:
+    """Where the reply ends. The notes of a turn are sampled before it, but their segment may have been opened later."""
     usage = trajectory.turns[turn].completion.usage if turn < len(trajectory.turns) else None
     end = usage.prompt_tokens + usage.completion_tokens if usage is not None else -1
-    return next((place for place in places if place[1] == end), places[-1])
+    return next(((segment, stop) for segment, stop in ends if stop == end), ends[-1])
 
 
 def _flat(segment: Segment, paid: dict[int, float]) -> FlatSegment:

@@ -27,7 +27,7 @@ class SegmentRecorder:
             return
         extended = [segment for segment in self._segments if segment.extended_by(tokens.prompt)]
         # The longest saves most. Of two equal ones the later continues: its reply was sampled again.
-        segment = max(reversed(extended), key=lambda one: one.length, default=None)
+        segment = max(reversed(extended), key=lambda segment: segment.length, default=None)
         if segment is None:
             segment = _Growing()
             self._segments.append(segment)

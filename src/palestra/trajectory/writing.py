@@ -91,8 +91,8 @@ def _turn_or_less(turn: Turn) -> Turn:
 
 def _without_turns(trajectory: Trajectory) -> Trajectory:
     """What the scheduler itself knows of the episode."""
-    own = ("task", "stop", "failures", "seed", "group", "member", "attempt", "seconds")
-    return Trajectory(**{name: getattr(trajectory, name) for name in own})
+    of_scheduler = ("task", "stop", "failures", "seed", "group", "member", "attempt", "seconds")
+    return Trajectory(**{name: getattr(trajectory, name) for name in of_scheduler})
 
 
 def _failed(trajectory: Trajectory, problem: str) -> Trajectory:

@@ -13,16 +13,16 @@ from palestra.core import AsyncEnv, Step
 from palestra.errors import UsageError
 from palestra.trajectory import Content, Part, Task, Text, text_of
 
-__all__ = ["ATTEMPTS", "Attempts", "Boundary", "split_attempts"]
+__all__ = ["ATTEMPTS", "AttemptBoundary", "Attempts", "split_attempts"]
 
 ATTEMPTS = 3
 """Attempts in one episode by default."""
 
 _LINE = "[Attempt {} of {} ended without success. The same task begins again.]"
-_FOUND = re.compile(r"\n\n\[Attempt (\d+) of \d+ ended without success\. The same task begins again\.\]\n\n")
+_LINE_PATTERN = re.compile(r"\n\n\[Attempt (\d+) of \d+ ended without success\. The same task begins again\.\]\n\n")
 
 
-class Boundary(NamedTuple):
+class AttemptBoundary(NamedTuple):
     """An observation between two attempts."""
 
     outcome: str
@@ -33,14 +33,16 @@ class Boundary(NamedTuple):
     """The first observation of the next attempt."""
 
 
-def split_attempts(observation: Content) -> Boundary | None:
+def split_attempts(observation: Content) -> AttemptBoundary | None:
     """Return the parts of an observation between two attempts; ``None`` for any other observation."""
     if isinstance(observation, str):
-        found = _FOUND.search(observation)
-        return None if found is None else Boundary(observation[: found.start()], int(found[1]), observation[found.end() :])
-    for place, part in enumerate(observation):
-        if isinstance(part, Text) and (found := _FOUND.fullmatch(part.text)):
-            return Boundary(text_of(observation[:place]), int(found[1]), observation[place + 1 :])
+        line = _LINE_PATTERN.search(observation)
+        if line is None:
+            return None
+        return AttemptBoundary(observation[: line.start()], int(line[1]), observation[line.end() :])
+    for index, part in enumerate(observation):
+        if isinstance(part, Text) and (line := _LINE_PATTERN.fullmatch(part.text)):
+            return AttemptBoundary(text_of(observation[:index]), int(line[1]), observation[index + 1 :])
     return None
 
 

@@ -70,15 +70,14 @@ def named_tool(name: str, /, **keywords: Any) -> Tool:
     """
     name, options = parse_options(name)
     keywords = {**options, **keywords}
-    found: Any = resolve(name) if is_reference(name) else None
-    if not _is_tool(found):
-        found = TOOL.load({"use": name, **keywords})()
+    tool: Any = resolve(name) if is_reference(name) else None
+    if not _is_tool(tool):
+        tool = TOOL.load({"use": name, **keywords})()
     elif keywords:
         raise UsageError(f'the tool "{name}" is an object, not a class: it takes no keywords, got {", ".join(keywords)}')
-    if not _is_tool(found):
-        raise UsageError(f'"{name}" returned a {type(found).__name__}; a tool has name, description, parameters and __call__')
-    tool: Tool = found
-    return tool
+    if not _is_tool(tool):
+        raise UsageError(f'"{name}" returned a {type(tool).__name__}; a tool has name, description, parameters and __call__')
+    return tool  # type: ignore[no-any-return]
 
 
 def lend(tools: Sequence[Tool | str], rules: "ToolRules | None" = None) -> WrapperFactory:
@@ -118,8 +117,8 @@ def with_search(env: AsyncEnv) -> AsyncEnv:
     return lend(["search"])(env)
 
 
-def _is_tool(found: Any) -> bool:
-    return not isinstance(found, type) and callable(found) and all(hasattr(found, name) for name in ("name", "parameters"))
+def _is_tool(value: Any) -> bool:
+    return not isinstance(value, type) and callable(value) and all(hasattr(value, name) for name in ("name", "parameters"))
 
 
 def search_tool(index: str = "", k: int = 3) -> Tool:

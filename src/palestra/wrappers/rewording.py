@@ -39,13 +39,13 @@ class Reword(Wrapper):
         if not isinstance(observation, str):
             return observation
         for old, new in self._observations:
-            if found := old.fullmatch(observation):
-                return found.expand(new)
+            if match := old.fullmatch(observation):
+                return match.expand(new)
         return observation
 
     def action(self, action: str) -> str:
-        found = self._written.fullmatch(action) if self._move else None
-        return f"\\boxed{{{found[1]}}}" if found else action
+        match = self._written.fullmatch(action) if self._move else None
+        return f"\\boxed{{{match[1]}}}" if match else action
 
     async def oracle(self) -> str:
         return self._reworded(await self.env.oracle())
