@@ -17,7 +17,7 @@ import pytest
 
 from palestra.agents.counting import GatewayMetrics
 from palestra.agents.recording import Recording
-from palestra.foundation.exposition import CONTENT_TYPE
+from palestra.foundation.telemetry.prometheus import CONTENT_TYPE
 from palestra.serve.metrics import Metrics
 
 pytestmark = pytest.mark.torch

@@ -18,7 +18,7 @@ from palestra.rollouts.defaults import TASKS_PER_ENV
 
 VERBS = [rollout, collect, evaluate, evaluate_async]
 ONLY_ROLLOUT = {"cut_as_invalid", "skip"}
-ONLY_TRAINER = {"first_group", "places", "seating"}
+ONLY_TRAINER = {"first_group", "seating", "shared_limit"}
 OF_A_PANEL = {"n", "group_size", "concurrency"}
 
 

@@ -18,7 +18,7 @@ from palestra.adapters.loop_thread import LoopThread
 from palestra.errors import Boundary, InfrastructureError
 from palestra.registry import register, unregister
 from palestra.rollouts import collect
-from palestra.rollouts.options import Places, RolloutOptions
+from palestra.rollouts.options import EpisodeLimit, RolloutOptions
 from palestra.rollouts.scheduler import play_episodes
 from palestra.trajectory import Content, Phase
 from tests.leftovers import nothing_left, nothing_left_here
@@ -295,11 +295,11 @@ def test_ctrl_c_ends_a_collect_of_hanging_environments_at_once() -> None:
 def test_rollouts_that_share_places_play_every_episode(places: int) -> None:
     """Also a rollout that begins while the others hold all places, and one that has no episodes."""
     counts = [7, 3, 0, 1, 4]
-    shared = Places(places)
+    shared = EpisodeLimit(places)
 
     async def play(count: int) -> int:
         tasks = [Task(WAITING, seed) for seed in range(count)]
-        return len([one async for one in play_episodes(tasks, "random", RolloutOptions(concurrency=9, places=shared))])
+        return len([one async for one in play_episodes(tasks, "random", RolloutOptions(concurrency=9, shared_limit=shared))])
 
     async def play_all() -> list[int]:
         async with asyncio.timeout(20):

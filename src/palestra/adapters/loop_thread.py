@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from palestra.adapters.ownership import guarded_loop, let_go
-from palestra.foundation.sharing import Shared
+from palestra.foundation.resources.sharing import Shared
 
 __all__ = ["LoopThread", "run_anywhere"]
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from palestra.agents.recording import Recording
-from palestra.foundation.exposition import Histogram, metric
+from palestra.foundation.telemetry.prometheus import Histogram, metric
 
 __all__ = ["GatewayMetrics"]
 

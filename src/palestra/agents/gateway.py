@@ -45,7 +45,7 @@ from palestra.agents.tooldoor import ToolDoor
 from palestra.agents.upstream import Upstream, UpstreamCalls
 from palestra.core import Engine, Renderer
 from palestra.errors import PalestraError, UsageError
-from palestra.foundation.exposition import CONTENT_TYPE
+from palestra.foundation.telemetry.prometheus import CONTENT_TYPE
 
 __all__ = ["Gateway", "OpenEpisode"]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from palestra.agents.limits import GatewayLimits
 from palestra.errors import MissingExtra
-from palestra.foundation.connections import Slices, bind
 from palestra.foundation.installation import how_to_install
+from palestra.foundation.resources.connections import Slices, bind
 
 __all__ = ["served"]
 

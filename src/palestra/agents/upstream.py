@@ -16,7 +16,7 @@ import msgspec
 from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, FunctionCall, ReplyFinish
 from palestra.errors import InfrastructureError, PolicyError
 from palestra.foundation.confidential import mask_url
-from palestra.foundation.connections import Connections
+from palestra.foundation.resources.connections import Connections
 from palestra.inference.endpoints import Address
 
 __all__ = ["Upstream", "UpstreamCalls"]

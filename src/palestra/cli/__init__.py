@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from palestra.foundation.laziness import import_uninterrupted
+from palestra.foundation.imports import import_uninterrupted
 
 __all__ = ["main"]
 

@@ -15,8 +15,8 @@ import typer
 from palestra import __version__
 from palestra.cli.endings import ExitCode, Interrupted
 from palestra.errors import UsageError
-from palestra.foundation.descriptors import raise_descriptor_limit
-from palestra.foundation.laziness import import_uninterrupted
+from palestra.foundation.imports import import_uninterrupted
+from palestra.foundation.resources.descriptors import raise_descriptor_limit
 from palestra.foundation.telemetry import tracing_if_asked
 from palestra.foundation.terminal import terminal_safe
 

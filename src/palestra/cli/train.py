@@ -20,8 +20,8 @@ from palestra.cli.targets import check_folder
 from palestra.cluster import ClusterConfig
 from palestra.durable import Inside
 from palestra.errors import MissingExtra, UsageError
+from palestra.foundation.imports import import_uninterrupted
 from palestra.foundation.installation import how_to_install
-from palestra.foundation.laziness import import_uninterrupted
 from palestra.foundation.references import Hook, hook, search_here
 from palestra.foundation.terminal import terminal_safe
 from palestra.registry import spec, typed

@@ -80,8 +80,8 @@ class Dispatcher:
         options.around()  # refuses an unknown name here, not on a worker
         if self._broken is not None:
             raise self._broken
-        # ``skip`` stays here: only the driver draws episodes, and it may be large. Pools have limits instead of ``places``.
-        job = Job(next(self._numbers), Setup(policy, replace(options, skip=(), places=None)), keys, book)
+        # ``skip`` stays here: only the driver draws episodes, and it may be large. A pool has a limit of its own.
+        job = Job(next(self._numbers), Setup(policy, replace(options, skip=(), shared_limit=None)), keys, book)
         job.specs = {spec.id: spec for spec in specs}
         self._jobs[job.number] = job
         try:

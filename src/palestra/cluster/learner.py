@@ -25,7 +25,7 @@ from palestra.core import Engine
 from palestra.durable import Inside
 from palestra.durable.checkpoint import Checkpoints
 from palestra.errors import PalestraError
-from palestra.foundation.connections import free_port
+from palestra.foundation.resources.connections import free_port
 from palestra.inference.servers.placed import LASTING, PAUSE, Answering, Relay, ReplicaSettings, start_replicas
 from palestra.inference.servers.publishing import WEIGHTS, PublishedWeights
 from palestra.rollouts import RolloutFunction

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from palestra.errors import UsageError
-from palestra.foundation.laziness import import_uninterrupted
+from palestra.foundation.imports import import_uninterrupted
 
 __all__ = [
     "Hook",

@@ -14,7 +14,7 @@ import msgspec
 
 from palestra.errors import UsageError
 from palestra.foundation.confidential import HIDDEN, SHORTEST, secrets_of_url
-from palestra.foundation.connections import HostLookup
+from palestra.foundation.resources.connections import HostLookup
 
 __all__ = ["Address", "TokenPrices"]
 

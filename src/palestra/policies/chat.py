@@ -19,7 +19,7 @@ import msgspec
 from palestra.core import Conversation, Sampling, Tool
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.foundation.confidential import mask_url
-from palestra.foundation.connections import Connections
+from palestra.foundation.resources.connections import Connections
 from palestra.inference.endpoints import Address
 from palestra.policies.chat_wire import ChatAnswer, is_overflow, read_answer, tool_specs, wire_messages
 from palestra.policies.history import FullHistory, History

@@ -6,13 +6,13 @@ imported when it is first used, so that whatever needs one of them does not load
 
 from typing import TYPE_CHECKING
 
-from palestra.foundation.laziness import lazy_names
+from palestra.foundation.imports import lazy_names
 
 if TYPE_CHECKING:
     from palestra.rollouts.episode import EnvSupply, EpisodeKey, Players, Seating, run_episode
     from palestra.rollouts.groups import grouped, grouped_by_task
     from palestra.rollouts.keywords import EpisodeKeywords, PanelKeywords, RolloutKeywords, shows_keywords
-    from palestra.rollouts.options import AnyPolicy, Book, Places, RolloutFunction, RolloutOptions
+    from palestra.rollouts.options import AnyPolicy, Book, EpisodeLimit, RolloutFunction, RolloutOptions
     from palestra.rollouts.scheduler import EpisodeRunner, episode_keys, play_episodes
     from palestra.rollouts.storage import TrajectoryWriter, read_trajectories
     from palestra.rollouts.supply import Envs, Supply
@@ -27,9 +27,9 @@ __all__ = [
     "Envs",
     "EpisodeKey",
     "EpisodeKeywords",
+    "EpisodeLimit",
     "EpisodeRunner",
     "PanelKeywords",
-    "Places",
     "Players",
     "RolloutFunction",
     "RolloutKeywords",
@@ -60,9 +60,9 @@ _HOMES = {
     "Envs": "supply",
     "EpisodeKey": "episode",
     "EpisodeKeywords": "keywords",
+    "EpisodeLimit": "options",
     "EpisodeRunner": "scheduler",
     "PanelKeywords": "keywords",
-    "Places": "options",
     "Players": "episode",
     "Seating": "episode",
     "RolloutFunction": "options",

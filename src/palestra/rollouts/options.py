@@ -28,7 +28,7 @@ from palestra.wrappers.lending import lend, named_wrapper
 __all__ = [
     "AnyPolicy",
     "Book",
-    "Places",
+    "EpisodeLimit",
     "RolloutFunction",
     "RolloutOptions",
     "book_end",
@@ -62,7 +62,7 @@ class RolloutOptions:
     """Looked up just before each episode starts."""
     first_group: int = 0
     """The number of the first group. A rollout that continues another one continues its numbers, and so its random choices."""
-    places: "Places | None" = None
+    shared_limit: "EpisodeLimit | None" = None
     """A limit that this rollout shares with other rollouts of this process, besides its own ``concurrency``."""
     seating: Seating | None = None
     """Chooses the policy of every player by the episode, instead of the rollout's ``policy``. Only in this process."""
@@ -117,7 +117,7 @@ def check_seconds(name: str, value: object) -> None:
         raise UsageError(f"{name} must be more than 0 seconds and finite, got {shown(value)}")
 
 
-class Places:
+class EpisodeLimit:
     """How many episodes several rollouts may play at the same time, together."""
 
     def __init__(self, count: int) -> None:

@@ -16,12 +16,12 @@ from typing import Any
 from palestra.adapters.interrupts import interrupts
 from palestra.adapters.workers import WorkerPool
 from palestra.errors import Boundary
-from palestra.foundation.descriptors import raise_descriptor_limit
+from palestra.foundation.resources.descriptors import raise_descriptor_limit
 from palestra.policies import as_policy
 from palestra.registry import EnvSpec
 from palestra.rollouts.driving import ConsumerWait, EpisodeTask, let_the_loop_end
 from palestra.rollouts.episode import CLEAN_UP_SHARE, EpisodeKey, Players, run_episode
-from palestra.rollouts.options import AnyPolicy, Book, Places, RolloutOptions, book_end
+from palestra.rollouts.options import AnyPolicy, Book, EpisodeLimit, RolloutOptions, book_end
 from palestra.rollouts.supply import Envs, Supply, tasks_of
 from palestra.rollouts.watchdog import watched
 from palestra.trajectory import Failure, Phase, StopReason, Task, Trajectory
@@ -119,7 +119,7 @@ class _Running:
         self._keys = keys
         self._play = play
         self._concurrency = options.concurrency
-        self._places = options.places or Places(options.concurrency)
+        self._limit = options.shared_limit or EpisodeLimit(options.concurrency)
         self._book = book
         self._tasks: dict[asyncio.Task[tuple[Trajectory, ...]], EpisodeKey] = {}
         self._finished: deque[tuple[EpisodeKey, asyncio.Task[tuple[Trajectory, ...]]]] = deque()
@@ -168,7 +168,7 @@ class _Running:
 
     def _start(self) -> None:
         while not self._exhausted and len(self._tasks) < self._concurrency and len(self._finished) < self._concurrency:
-            if not self._places.take(self._start):
+            if not self._limit.take(self._start):
                 return
             try:
                 key = next(self._keys, None)
@@ -177,7 +177,7 @@ class _Running:
             if key is None:
                 self._exhausted = True
                 self._wake()  # a free place may have come when no episode was left to end and say so
-                self._places.give_back()
+                self._limit.give_back()
                 return
             if self._book is not None:
                 self._book.issue(key.name, key.task.env)
@@ -188,7 +188,7 @@ class _Running:
 
     def _ended(self, task: "asyncio.Task[tuple[Trajectory, ...]]") -> None:
         key = self._tasks.pop(task)
-        self._places.give_back()
+        self._limit.give_back()
         self._finished.append((key, task))
         if not task.cancelled() and task.exception() is None:
             book_end(self._book, key, task.result())

@@ -2,7 +2,7 @@
 
 from contextlib import AbstractAsyncContextManager
 
-from palestra.foundation.sharing import SharedPerLoop
+from palestra.foundation.resources.sharing import SharedPerLoop
 from palestra.sandbox.contract import Limits, Sandbox
 from palestra.sandbox.local import Bubblewrap
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from palestra.errors import InfrastructureError, Unsupported, UsageError
-from palestra.foundation.sharing import SharedPerLoop
+from palestra.foundation.resources.sharing import SharedPerLoop
 from palestra.sandbox.box import Exit
 from palestra.sandbox.contract import KilledBy, Limits
 from palestra.sandbox.files import fetch_file

@@ -18,7 +18,7 @@ from websockets.protocol import Event, State
 from websockets.server import ServerProtocol
 
 from palestra.errors import SchemaError
-from palestra.foundation.connections import Slices
+from palestra.foundation.resources.connections import Slices
 from palestra.serve.logs import Sparse
 from palestra.serve.requests import SLOT
 from palestra.serve.session import ServerSession

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from palestra.errors import SchemaError
-from palestra.foundation.exposition import CONTENT_TYPE
+from palestra.foundation.telemetry.prometheus import CONTENT_TYPE
 from palestra.serve.faults import RETRY_AFTER
 from palestra.serve.openapi import document
 from palestra.serve.requests import SLOT

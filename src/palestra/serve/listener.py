@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from palestra.foundation.connections import bind
+from palestra.foundation.resources.connections import bind
 from palestra.serve.logs import Sparse
 from palestra.serve.slots import ConnectionSlot, Slots
 

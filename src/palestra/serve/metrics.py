@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from palestra.foundation.exposition import Histogram, metric
+from palestra.foundation.telemetry.prometheus import Histogram, metric
 
 __all__ = ["Metrics"]
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from palestra.foundation.connections import Slices
+from palestra.foundation.resources.connections import Slices
 from palestra.serve.logs import Sparse
 from palestra.serve.slots import ConnectionSlot
 

@@ -23,7 +23,7 @@ from palestra.adapters.interrupts import interrupts
 from palestra.adapters.loop_thread import run_anywhere
 from palestra.adapters.ownership import guarded_task
 from palestra.errors import UsageError
-from palestra.foundation.descriptors import raise_descriptor_limit
+from palestra.foundation.resources.descriptors import raise_descriptor_limit
 from palestra.serve.connection import Door
 from palestra.serve.host import Host
 from palestra.serve.http import http_app

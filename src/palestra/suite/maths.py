@@ -12,7 +12,7 @@ from typing import Any
 
 from palestra.core import AsyncEnv, Step
 from palestra.errors import UsageError
-from palestra.foundation.sharing import SharedPerLoop
+from palestra.foundation.resources.sharing import SharedPerLoop
 from palestra.grading import last_boxed
 from palestra.grading.maths import MathsGrader
 from palestra.grading.readings import Readings

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palestra.errors import UsageError
-from palestra.foundation.exposition import CONTENT_TYPE, metric
+from palestra.foundation.telemetry.prometheus import CONTENT_TYPE, metric
 
 if TYPE_CHECKING:
     from palestra.recipes.config import TrainConfig

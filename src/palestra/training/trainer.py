@@ -47,7 +47,7 @@ from palestra.policies import as_policy, is_privileged
 from palestra.policies.sampled import SampledPolicy
 from palestra.recipes.config import TrainConfig
 from palestra.rollouts import (
-    Places,
+    EpisodeLimit,
     RolloutFunction,
     RolloutOptions,
     grouped_by_task,
@@ -115,7 +115,7 @@ class Trainer:
             self._teacher = parts.teacher(TeacherSetup(config.teacher, learner, config.play.deadline))
         self._rescoring = Rescoring(parts.grader, parts.group_reward)
         self._schedules: dict[str, Schedule] = {}
-        self._places = Places(config.play.concurrency)
+        self._episode_limit = EpisodeLimit(config.play.concurrency)
         self._entropy_coefficient = config.entropy_target.start if config.entropy_target is not None else 0.0
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -239,7 +239,7 @@ class Trainer:
         options = RolloutOptions(
             group_size=play.group_size,
             concurrency=play.concurrency,
-            places=self._places,
+            shared_limit=self._episode_limit,
             first_group=numbers[0],
             seed=derive_seed(self.config.seed, "episodes"),
             deadline=play.deadline,

@@ -5,7 +5,7 @@ A wrapper is imported when it is first used: every ``import palestra`` passes he
 
 from typing import TYPE_CHECKING
 
-from palestra.foundation.laziness import lazy_names
+from palestra.foundation.imports import lazy_names
 
 if TYPE_CHECKING:
     from palestra.wrappers.attempts import Attempts

@@ -20,7 +20,7 @@ from tests.inference.servers.servers import serving
 from tests.training.tiny import learner_of
 
 from palestra.errors import PolicyError
-from palestra.foundation.connections import free_port
+from palestra.foundation.resources.connections import free_port
 from palestra.inference.servers.broadcasting import CollectiveTransfer, bucketed
 from palestra.inference.servers.publishing import PolicyWeights
 from palestra.inference.servers.remote import RemoteEngine

@@ -46,8 +46,8 @@ from palestra.foundation.encoding import clean_text, decode_msgpack, encode_msgp
 from palestra.foundation.processes.dialogue import Dialogue
 from palestra.foundation.processes.frames import read_sized, sized
 from palestra.foundation.references import search_path
+from palestra.foundation.resources.sharing import SharedPerLoop
 from palestra.foundation.seeding import fresh_seed
-from palestra.foundation.sharing import SharedPerLoop
 from palestra.trajectory import Content, Task
 
 __all__ = ["InWorker", "WorkerPool"]

@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from palestra.errors import InfrastructureError, PolicyError, UsageError
-from palestra.foundation.connections import free_port
+from palestra.foundation.resources.connections import free_port
 from palestra.inference.servers.collective import GROUP, Invitation, ReceivingEngine, WeightBucket, while_sending
 from palestra.inference.servers.publishing import PolicyWeights
 from palestra.inference.servers.replica import ServerReplica

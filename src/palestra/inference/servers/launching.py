@@ -22,8 +22,8 @@ import aiohttp
 
 from palestra.core import EngineSession, Generation, Sampling
 from palestra.errors import InfrastructureError, UsageError
-from palestra.foundation.connections import free_port
 from palestra.foundation.encoding import Ints
+from palestra.foundation.resources.connections import free_port
 from palestra.inference.servers.remote import RemoteEngine
 from palestra.inference.servers.served import ServedEngine
 from palestra.recipes.engine import EngineSettings, server_devices

@@ -31,8 +31,8 @@ import numpy as np
 
 from palestra.core import EngineSession, Generation, Sampling
 from palestra.errors import InfrastructureError, PolicyError, UsageError
-from palestra.foundation.connections import Connections, HostLookup
 from palestra.foundation.encoding import Ints, floats, ints
+from palestra.foundation.resources.connections import Connections, HostLookup
 from palestra.inference.servers.replica import LoraAdapter, SampledPart, ServerReplica
 from palestra.trajectory import Finish, Tokens
 

@@ -9,7 +9,7 @@
 
 from typing import TYPE_CHECKING
 
-from palestra.foundation.laziness import lazy_names
+from palestra.foundation.imports import lazy_names
 
 if TYPE_CHECKING:
     from palestra.worlds.deepsearch.env import DeepSearch

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from palestra.errors import InfrastructureError, MissingExtra
 from palestra.foundation.installation import how_to_install
-from palestra.foundation.sharing import SharedPerLoop
+from palestra.foundation.resources.sharing import SharedPerLoop
 from palestra.worlds.web.front import PORT, Front, handed_over
 from palestra.worlds.web.jail import DOOR, chromium_program, write_jail
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from palestra.errors import EnvError, MissingExtra
 from palestra.foundation.processes.other_python import OtherPython, named_python
-from palestra.foundation.sharing import SharedPerLoop
+from palestra.foundation.resources.sharing import SharedPerLoop
 
 __all__ = ["PYTHON", "ArenaTask", "Graded", "Judge", "Package", "original_tasks", "shared_judge"]
 

@@ -6,7 +6,7 @@ environment that plays them.
 
 from typing import TYPE_CHECKING
 
-from palestra.foundation.laziness import lazy_names
+from palestra.foundation.imports import lazy_names
 
 if TYPE_CHECKING:
     from palestra.worlds.web.sites.contract import Site

@@ -21,7 +21,7 @@ from typing import Any
 from palestra.errors import EnvError, InfrastructureError, MissingExtra
 from palestra.foundation.processes.dialogue import Dialogue
 from palestra.foundation.references import search_path
-from palestra.foundation.sharing import SharedPerLoop
+from palestra.foundation.resources.sharing import SharedPerLoop
 from palestra.registry import Need
 from palestra.worlds.web.sites.calling import Request, Response
 from palestra.worlds.web.sites.contract import Site

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from palestra.foundation.sharing import Shared, SharedPerLoop
+from palestra.foundation.resources.sharing import Shared, SharedPerLoop
 
 
 class Resource:

@@ -5,8 +5,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-import palestra.foundation.connections
-from palestra.foundation.connections import LARGEST_SLICE, QUICK_SECONDS, SLICE, Connections, Slices
+import palestra.foundation.resources.connections
+from palestra.foundation.resources.connections import LARGEST_SLICE, QUICK_SECONDS, SLICE, Connections, Slices
 
 
 async def test_one_session_serves_all_tasks_of_a_loop_and_a_closed_one_is_replaced() -> None:
@@ -90,7 +90,7 @@ async def test_slices_grow_while_they_take_no_time_and_are_small_again_after_a_s
         sizes.append(len(data))
         now += taken[len(sizes) - 1]
 
-    monkeypatch.setattr(palestra.foundation.connections, "perf_counter", lambda: now)
+    monkeypatch.setattr(palestra.foundation.resources.connections, "perf_counter", lambda: now)
     expected = [SLICE, 2 * SLICE, LARGEST_SLICE, LARGEST_SLICE, SLICE, 2 * SLICE]
     slices = Slices(Wire(), handle, lambda: True)
     slices.receive(b"x" * sum(expected))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from palestra.foundation.laziness import import_uninterrupted
+from palestra.foundation.imports import import_uninterrupted
 from palestra.foundation.references import resolve
 
 SWALLOWS = """

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from palestra.foundation.descriptors import raise_descriptor_limit
+from palestra.foundation.resources.descriptors import raise_descriptor_limit
 
 INFINITY = resource.RLIM_INFINITY
 

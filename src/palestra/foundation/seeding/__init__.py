@@ -16,7 +16,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from palestra.foundation.laziness import import_uninterrupted
+from palestra.foundation.imports import import_uninterrupted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ PathPart = str | bytes | int | None
 # Seeds stay below 2**53, so that every JSON reader keeps them exact, JavaScript's included.
 _SEED_BITS = 53
 
-_GENERATORS = "palestra.foundation.generators"
+_GENERATORS = "palestra.foundation.seeding.generators"
 
 _KINDS = {str: b"s", bytes: b"b", int: b"i"}
 
@@ -37,7 +37,7 @@ def derive(seed: int, *path: PathPart) -> "np.random.Generator":
     """Return the generator of ``path`` under ``seed``."""
     if _GENERATORS not in sys.modules:  # numpy.random takes a tenth of the time of "import palestra"
         import_uninterrupted(_GENERATORS)
-    from palestra.foundation.generators import STATE_BYTES, generator
+    from palestra.foundation.seeding.generators import STATE_BYTES, generator
 
     return generator(_digest(seed, path, STATE_BYTES))
 
