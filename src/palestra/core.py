@@ -96,7 +96,7 @@ class Info(TypedDict, total=False):
 
 
 class _Traits:
-    """What an environment's class declares about itself, for sync and async classes."""
+    """Declarations of an environment's class, for sync and async classes."""
 
     blocking: ClassVar[bool] = False
     """Its methods wait or compute for a long time. It then runs in a worker process, which can be killed."""
@@ -293,7 +293,7 @@ class AsyncEnv(_Traits, ABC):
 
 
 class Conversation:
-    """What a policy sees of an episode: the messages so far, the task, and which player it is.
+    """An episode as a policy sees it: the messages so far, the task, and which player it is.
 
     A conversation belongs to one player of one episode. ``memory`` belongs to the policy, for the length of the episode: token
     ids rendered so far, a cache handle, notes.
@@ -351,7 +351,7 @@ class Conversation:
 
 
 class Policy(Protocol):
-    """What acts. One policy serves all episodes at once: keep what belongs to one episode in ``conversation.memory``.
+    """Acts in episodes. One policy serves all episodes at once: keep what belongs to one episode in ``conversation.memory``.
 
     Two class attributes are optional. ``name`` is what trajectories and reports call the policy. ``privileged = True`` gives
     the policy ``conversation.env``, for baselines and tree search; reports then label its scores as privileged.
@@ -373,9 +373,9 @@ class Policy(Protocol):
 
 
 class Tool(Protocol):
-    """What the agent may call.
+    """A tool that the agent may call.
 
-    A tool has the three attributes and ``__call__``. ``palestra.tool`` makes a tool of a typed function. A tool that needs
+    It has three attributes and ``__call__``. ``palestra.tool`` makes a tool of a typed function. A tool that needs
     more, such as a state for each episode, inherits from ``EpisodeTool``.
     """
 

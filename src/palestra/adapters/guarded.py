@@ -1,4 +1,4 @@
-"""What ``make`` returns: a plain environment that enforces the contract."""
+"""The environment that ``make`` returns: a plain one that enforces the contract."""
 
 import operator
 from typing import Any, SupportsIndex

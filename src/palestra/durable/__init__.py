@@ -1,4 +1,4 @@
-"""What survives a crash: locks, the identity of a run, append-only files, files that are replaced atomically, the ledger.
+"""Files that survive a crash: locks, the identity of a run, append-only files, files that are replaced atomically, the ledger.
 
 Every command that keeps results claims its folder first::
 

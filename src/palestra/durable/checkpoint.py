@@ -55,7 +55,7 @@ class Manifest(msgspec.Struct, frozen=True):
     step: int
     files: dict[str, FileEntry]
     notes: dict[str, Any] = {}
-    """What the trainer needs besides the files: the ledger's position, statistics, configuration."""
+    """Data that the trainer needs besides the files: the ledger's position, statistics, configuration."""
 
 
 class Checkpoints:

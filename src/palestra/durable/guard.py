@@ -39,7 +39,7 @@ _LONGEST = 80
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """What makes a run. Names are dotted: ``play.concurrency``; a name includes everything below it."""
+    """The identity of a run. Names are dotted: ``play.concurrency``; a name includes everything below it."""
 
     run: str
     """The kind of run in messages and in the file: ``"evaluation"``."""

@@ -93,9 +93,28 @@ no second match can start inside it; every other repetition is bounded.
 """
 
 _COMMON = {
-    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR", "TEMP", "TMP", "DISPLAY"),
-    *("WAYLAND_DISPLAY", "LD_LIBRARY_PATH", "LD_PRELOAD", "JAVA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX"),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR", "CUDA_VISIBLE_DEVICES"),
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TERM",
+    "TZ",
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "JAVA_HOME",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CUDA_VISIBLE_DEVICES",
 }
 _COMMON_PREFIXES = ("LC_", "PYTHON", "XDG_", "OMP_", "MKL_", "OPENBLAS_", "TOKENIZERS_", "HF_", "PALESTRA_", "COVERAGE_")
 

@@ -31,7 +31,7 @@ def how_to_install(extra: str) -> str:
 
 
 def _target(extra: str) -> str | None:
-    """What stands after ``install``, or ``None`` if this copy does not come from a place that is still there."""
+    """Return the argument of ``install``, or ``None`` if this copy does not come from a place that is still there."""
     origin = _origin()
     url = str(origin.get("url", ""))
     if "dir_info" in origin:

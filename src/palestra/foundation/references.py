@@ -166,7 +166,7 @@ class Role:
     key: str
     """The part's dotted name in a recipe, for error messages."""
     arguments: tuple[str, ...]
-    """What Palestra passes, by position."""
+    """Arguments that Palestra passes, by position."""
     builtins: Mapping[str, Any] = field(default_factory=dict)
     """The objects that have a short name, or references to them."""
     factory: bool = False

@@ -62,7 +62,7 @@ class Overrun(BaseException):
 
 
 class WatchedEpisode(Protocol):
-    """What this module knows of the episode that is played in a task."""
+    """The episode that is played in a task, as far as the task and the watchdog look at it."""
 
     phase: Phase
     cancelled_in: Phase | None
@@ -130,7 +130,7 @@ class _Call:
         self.cleanup = cleanup
         self.cancelled = self.expired = self.abandoned = False
         self.awaited: asyncio.Future[Any] | None = None
-        """What the code waits for."""
+        """The future that the code waits for."""
         self.timer: asyncio.TimerHandle | _Clock | None = None
         """Begins to run when the code waits for the first time: many calls never do."""
 
@@ -399,11 +399,11 @@ async def _ended(task: EpisodeTask[_T]) -> _T:
 
 
 class CallOutcome(NamedTuple):
-    """What a call of a stranger's code led to."""
+    """Result of a call of a stranger's code."""
 
     value: Any = None
     error: BaseException | None = None
-    """What it raised, of whatever class; ``Overrun`` if its time was over."""
+    """The exception that it raised, of whatever class; ``Overrun`` if its time was over."""
 
     def result(self) -> Any:
         """Return the value, or raise the error."""
@@ -434,7 +434,7 @@ async def tried(
 
 
 class ConsumerWait(asyncio.Future[None]):
-    """What the consumer of a rollout waits for. It notices if the code of an episode cancels the consumer."""
+    """The future that the consumer of a rollout waits for. It notices if the code of an episode cancels the consumer."""
 
     def __init__(self) -> None:
         super().__init__(loop=asyncio.get_running_loop())

@@ -129,7 +129,7 @@ class _Seat:
         self.turns: list[Turn] = []
         self.segments: SegmentRecorder | None = None
         self.played: PlayedRecord | None = None
-        """What a policy with ``end_episode`` has recorded by itself."""
+        """The record of a policy with ``end_episode``, which records by itself."""
 
     @property
     def tokens(self) -> tuple[Segment, ...]:
@@ -244,7 +244,7 @@ class RunningEpisode:
         return seat
 
     def _answered(self, seat: _Seat, answer: Any) -> Completion:
-        """What the policy answered, as it is kept."""
+        """Return the policy's answer as it is kept."""
         completion: Completion = answer
         if not is_plain(answer):
             completion = kept_completion(completion_of(seat.policy, answer))

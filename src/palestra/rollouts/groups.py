@@ -35,7 +35,11 @@ async def grouped(trajectories: AsyncIterable[Trajectory], group_size: int) -> A
         if not player and group in named:
             continue  # episodes in which no player acted: they are in the groups of the players
         acted = {trajectory.member for trajectory in members}
-        absent = [_absent(trajectory, player) for member, trajectory in failed[group].items() if member not in acted]
+        absent = [
+            msgspec.structs.replace(trajectory, player=player, turns=(), segments=(), policy="")
+            for member, trajectory in failed[group].items()
+            if member not in acted
+        ]
         yield _group([*members, *absent])
 
 
@@ -66,11 +70,6 @@ async def _all_of(members: list[Trajectory], group_size: int) -> list[Trajectory
 
     groups = [group async for group in grouped(each(), group_size)]
     return sorted(groups, key=lambda group: group.members[0].player)
-
-
-def _absent(failed: Trajectory, player: str) -> Trajectory:
-    """A copy of the failed episode for ``player``, which did not act in it."""
-    return msgspec.structs.replace(failed, player=player, turns=(), segments=(), policy="")
 
 
 def _group(members: list[Trajectory]) -> TrajectoryGroup:

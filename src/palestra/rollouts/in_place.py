@@ -29,7 +29,7 @@ class InPlaceEngine(VectorEngine):
     def __init__(self, *, same_step: bool) -> None:
         super().__init__(same_step=same_step)
         self._advances: list[Callable[[str], Step]] = []
-        """What takes the next step of each slot, or begins its next episode. A step need not read the slot itself then."""
+        """Functions that take the next step of each slot, or begin its next episode: a step need not read the slot itself."""
 
     def reset(self, slots: Sequence[Slot]) -> list[Step]:
         self._advances = [partial(self._restart, slot) for slot in slots]

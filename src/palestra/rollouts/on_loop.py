@@ -96,7 +96,7 @@ class LoopEngine(VectorEngine):
         return step
 
     async def _called(self, slot: Slot, verb: Callable[[], Coroutine[Any, Any, Any]], *, cleanup: bool = False) -> CallOutcome:
-        """What a call of an environment led to, within the deadline. A cancellation of the caller is raised."""
+        """Call an environment within the deadline and return the outcome. A cancellation of the caller is raised."""
 
         async def call() -> Any:
             return await verb()

@@ -89,7 +89,7 @@ class RolloutConfig(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """What the files of a recorded rollout prove."""
+    """Result of an audit: discrepancies between the files of a recorded rollout."""
 
     ledger: Audit
     missing: tuple[str, ...]

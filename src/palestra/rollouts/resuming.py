@@ -54,16 +54,15 @@ def is_final(stop: StopReason) -> bool:
 def set_aside(folder: Inside) -> set[tuple[int, int]]:
     """The episodes that ``folder`` has set aside, as (group, member). One that failed several times is there once."""
     file = folder / FAILED
-    return {(name.group, name.member) for name in map(_named, read_lines(file))} if file.exists() else set()
+    if not file.exists():
+        return set()
+    names = [decode_json(line, _EpisodeName) for line in read_lines(file)]
+    return {(name.group, name.member) for name in names}
 
 
 class _EpisodeName(msgspec.Struct, frozen=True):
     group: int = 0
     member: int = 0
-
-
-def _named(line: bytes) -> _EpisodeName:
-    return decode_json(line, _EpisodeName)
 
 
 def _key(trajectory: Trajectory) -> tuple[int, int]:

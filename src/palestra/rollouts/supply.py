@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 Envs = str | Sequence[str] | Callable[..., Env | AsyncEnv] | Iterable[Task]
-"""What to play: an id, several (played in turn), an environment class, or explicit tasks."""
+"""Environments to play: an id, several (played in turn), an environment class, or explicit tasks."""
 
 EPISODES_PER_ENV = 100
 """Episodes after which a pooled environment is closed and replaced, because of slow memory leaks."""
@@ -245,7 +245,7 @@ def _drawn(specs: Sequence[EnvSpec], n: int | None, seed: int) -> Iterator[Task]
     sizes = {env_spec.id: row_count(env_spec) for env_spec in specs}
     drawn: Counter[str] = Counter()  # an id named twice is played twice as often, not twice on the same tasks
     ids = (env_spec.id for _ in range(count) for env_spec in specs)
-    return (_task(id, sizes[id], seed, _count(drawn, id)) for id in ids)
+    return (_next_task(id, sizes[id], seed, drawn) for id in ids)
 
 
 def row_count(env_spec: EnvSpec) -> int | None:
@@ -257,7 +257,9 @@ def row_count(env_spec: EnvSpec) -> int | None:
     return None if rows is None else len(rows)
 
 
-def _task(id: str, size: int | None, seed: int, number: int) -> Task:
+def _next_task(id: str, size: int | None, seed: int, drawn: "Counter[str]") -> Task:
+    number = drawn[id]
+    drawn[id] += 1
     task_seed = derive_seed(seed, "task", id, number)
     return Task(id, task_seed) if size is None else Task(id, task_seed, index=row_at(range(size), seed, id, number))
 
@@ -271,11 +273,6 @@ def row_at(rows: Sequence[int], seed: int, id: str, number: int) -> int:
 def _order(seed: int, id: str, round: int, size: int) -> list[int]:
     order: list[int] = derive(seed, "order", id, round).permutation(size).tolist()
     return order
-
-
-def _count(drawn: "Counter[str]", id: str) -> int:
-    drawn[id] += 1
-    return drawn[id] - 1
 
 
 def _only_tasks(items: Iterable[Any]) -> Iterator[Task]:

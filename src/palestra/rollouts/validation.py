@@ -377,7 +377,7 @@ def kept_completion(completion: Completion) -> Completion:
 
 
 def kept_played(played: object) -> PlayedRecord | None:
-    """What ``end_episode`` returned, as a copy that can be read again; ``PolicyError`` if it is anything else."""
+    """Return the answer of ``end_episode`` as a copy that can be read again; ``PolicyError`` if it is anything else."""
     if played is None:
         return None
     if not isinstance(played, PlayedRecord):

@@ -1,4 +1,4 @@
-"""What an episode of a foreign agent leaves beside its turns: its calls, and the branches that are not trained.
+"""The record of a foreign agent besides the turns of its episode: its calls, and the branches that are not trained.
 
 ``Trajectory.segments`` holds what is trained. Replies that the agent did not use, and asides such as titles and summaries, are
 in ``AgentRecord.branches``: nothing is lost, and code that trains on segments needs to know nothing about it.
@@ -81,7 +81,7 @@ class AgentRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlayedRecord(NamedTuple):
-    """What a policy that records by itself returns at the end of an episode."""
+    """The record of an episode that a policy returns which records by itself."""
 
     segments: tuple[Segment, ...] = ()
     """What is trained."""

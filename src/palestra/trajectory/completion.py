@@ -1,4 +1,4 @@
-"""What a policy reads and writes: messages, tool calls, and completions with the tokens behind them."""
+"""Input and output of a policy: messages, tool calls, and completions with the tokens behind them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -110,7 +110,7 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a completion cost."""
+    """The cost of a completion."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -120,7 +120,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Completion(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What the policy wrote. The environment receives exactly ``text`` as its action."""
+    """Text that the policy wrote. The environment receives exactly ``text`` as its action."""
 
     text: str
     finish: Finish = Finish.STOP

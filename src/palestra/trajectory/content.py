@@ -1,4 +1,4 @@
-"""What an environment shows to a policy: text, or text mixed with images."""
+"""Content that an environment shows to a policy: text, or text mixed with images."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What went wrong in an episode, and at which boundary."""
+"""Failures of an episode: the error, and at which boundary it occurred."""
 
 import traceback
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _LONGEST_TRACEBACK = 4000
 
 
 class Phase(StrEnum):
-    """What an episode was doing when something failed."""
+    """The part of an episode in which something failed."""
 
     BOOT = "boot"
     RESET = "reset"

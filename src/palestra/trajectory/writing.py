@@ -90,7 +90,7 @@ def _turn_or_less(turn: Turn) -> Turn:
 
 
 def _without_turns(trajectory: Trajectory) -> Trajectory:
-    """What the scheduler itself knows of the episode."""
+    """Return the part of the episode that the scheduler itself has written."""
     of_scheduler = ("task", "stop", "failures", "seed", "group", "member", "attempt", "seconds")
     return Trajectory(**{name: getattr(trajectory, name) for name in of_scheduler})
 

@@ -42,7 +42,7 @@ _GRACE_SECONDS = 0.5
 
 
 class ToolFault(StrEnum):
-    """What can go wrong with a call."""
+    """Why a call failed."""
 
     MALFORMED = "malformed"
     UNKNOWN = "unknown"
@@ -130,7 +130,7 @@ class UseTools(Wrapper):
         self._tools: dict[str, Tool] = {}
         self._spent = 0
         self._carried: Info = {}
-        """What the step of a call repeats of the environment's latest info."""
+        """The part of the environment's latest info that the step of a call repeats."""
         self._left_behind: set[asyncio.Task[ToolResult]] = set()
         self.totals: Counter[str] = Counter()
         """Calls of this episode by outcome: ``ok`` or a fault."""
@@ -143,7 +143,9 @@ class UseTools(Wrapper):
         self._spent = 0
         self.totals = Counter()
         self._remember(info)
-        schemas = [_schema(tool) for tool in self._lent]
+        schemas = [
+            {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)} for tool in self._lent
+        ]
         if self.rules.describe:
             observation = _before(_description(schemas, self.rules), observation)
         return observation, {**info, "tools": schemas}
@@ -159,7 +161,9 @@ class UseTools(Wrapper):
         faults = sum(answer.fault is not None for answer in answers)
         reward = self.rules.call_reward * (len(answers) - faults) + self.rules.fault_reward * faults
         observation = "\n".join(format_result(answer.name, answer.result, answer.call) for answer in answers)
-        return Step(observation, reward, False, False, {**self._carried, "role": "tool", "tools": self._account(answers)})
+        calls = [_recorded(answer) for answer in answers]
+        account = {"calls": calls, "totals": dict(self.totals)}
+        return Step(observation, reward, False, False, {**self._carried, "role": "tool", "tools": account})
 
     async def close(self) -> None:
         try:
@@ -271,10 +275,6 @@ class UseTools(Wrapper):
 
     # ---------------------------------------------------------------------------------------------------------------- the rest
 
-    def _account(self, answers: Sequence[_AnsweredCall]) -> dict[str, Any]:
-        calls = [_recorded(answer) for answer in answers]
-        return {"calls": calls, "totals": dict(self.totals)}
-
     def _remember(self, info: dict[str, Any]) -> None:
         """After a call, the same player still acts."""
         self._carried = {"player": info["player"]} if "player" in info else {}
@@ -306,10 +306,6 @@ def _for_episode(tool: Tool, shared: dict[Any, Any]) -> Tool:
     """The tool as this episode uses it; ``shared`` is where tools of one server meet."""
     opened: Callable[[dict[Any, Any]], Tool] | None = getattr(tool, "for_episode", None)
     return tool if opened is None else opened(shared)
-
-
-def _schema(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
 
 
 def _description(schemas: Sequence[dict[str, Any]], rules: ToolRules) -> str:

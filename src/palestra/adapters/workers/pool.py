@@ -193,7 +193,7 @@ class InWorker(AsyncEnv):
         self._pool: WorkerPool | None = None
         self._worker: _Worker | None = None
         self._declared = Declared.of_class(kind)
-        """What the environment declares. Before the first reset: what its class does, as far as that needs no object."""
+        """Declarations of the environment. Before the first reset: those of its class, as far as they need no object."""
         self._has_told = False
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:

@@ -85,7 +85,7 @@ class DeclaredRequest(msgspec.Struct, frozen=True, tag="declared"):
 
 
 class Declared(msgspec.Struct, frozen=True):
-    """What an environment declares about its scores."""
+    """Scores as an environment declares them."""
 
     floor: float = 0.0
     ceiling: float | None = None
@@ -98,7 +98,7 @@ class Declared(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_class(cls, kind: type[Env]) -> "Declared":
-        """What ``kind`` declares without an object. A property needs one."""
+        """Declarations of ``kind`` that need no object. A property needs one."""
         plain = {name: getattr(kind, name) for name in cls.__struct_fields__}
         return cls(**{name: value for name, value in plain.items() if not isinstance(value, property)})
 
@@ -107,7 +107,7 @@ Request = Boot | ResetRequest | StepRequest | CallRequest | DeclaredRequest
 
 
 class WorkerReply(msgspec.Struct, frozen=True):
-    """What came of a request: a result, or an error with its boundary."""
+    """Answer to a request: a result, or an error with its boundary."""
 
     result: Any = None
     error: str = ""

@@ -1,1 +1,1 @@
-"""What a process opens and must close: connections that belong to an event loop, and resources that several users share."""
+"""Resources of a process: connections that belong to an event loop, what several users share, and the number of open files."""

@@ -11,7 +11,7 @@ import resource
 __all__ = ["raise_descriptor_limit"]
 
 _FALLBACKS = (2**20, 10_240)
-"""What Linux (``fs.nr_open``) and macOS (``OPEN_MAX``) accept if the hard limit is unlimited."""
+"""Limits that Linux (``fs.nr_open``) and macOS (``OPEN_MAX``) accept if the hard limit is unlimited."""
 
 
 def raise_descriptor_limit() -> int:

@@ -28,7 +28,7 @@ class TraceSpan(Protocol):
 
 
 class _NoSpan:
-    """What ``span`` returns while tracing is off.
+    """The span while tracing is off.
 
     Every turn of every episode is inside of one. Its methods are static because ``with`` holds a bound method until it ends:
     one more object for each of thousands of episodes that the garbage collector follows.
