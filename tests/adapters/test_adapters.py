@@ -59,8 +59,8 @@ class AsyncBounded(AsyncDice):
 def test_adapters_and_wrappers_have_the_floor_and_the_ceiling_of_what_is_inside(kind: str) -> None:
     id = f"{__name__}:{kind}"
     with make(id) as env:
-        for one in (env, as_async(env), TurnLimit(as_async(env), 3)):
-            assert (one.floor, one.ceiling) == (0.25, 0.75)
+        for view in (env, as_async(env), TurnLimit(as_async(env), 3)):
+            assert (view.floor, view.ceiling) == (0.25, 0.75)
     with make("tests.test_core:Dice") as plain:
         assert (plain.floor, plain.ceiling) == (0.0, None)
 

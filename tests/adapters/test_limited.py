@@ -144,7 +144,7 @@ def test_make_vec_truncates(limited: str) -> None:
 
 def test_rollouts_truncate(limited: str) -> None:
     played = collect(limited, "random", n=2)
-    assert [(len(one.turns), one.stop) for one in played] == [(5, StopReason.TURN_LIMIT)] * 2
+    assert [(len(trajectory.turns), trajectory.stop) for trajectory in played] == [(5, StopReason.TURN_LIMIT)] * 2
 
 
 def test_the_smallest_declared_limit_applies() -> None:

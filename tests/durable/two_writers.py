@@ -96,7 +96,9 @@ def tried(name: str, folder: Path, source: Path) -> dict[str, Any]:
     ended = at_once(commands(folder, source)[name], folder)
     if (folder / "file").exists():
         return {"command": name, "ended": ended, "doubled": 0, "episodes": EPISODES}
-    seen = Counter((one.group, one.member) for one in read_trajectories(folder / "run" / "trajectories.jsonl"))
+    seen = Counter(
+        (trajectory.group, trajectory.member) for trajectory in read_trajectories(folder / "run" / "trajectories.jsonl")
+    )
     return {"command": name, "ended": ended, "doubled": seen.total() - len(seen), "episodes": len(seen)}
 
 

@@ -58,24 +58,26 @@ async def add(a: int, b: int) -> str:
     return str(a + b)
 
 
-def facts(one: Any) -> dict[str, Any]:
+def facts(span: Any) -> dict[str, Any]:
     kinds = ("string_value", "int_value", "double_value")
-    return {pair.key: getattr(pair.value, next(kind for kind in kinds if pair.value.HasField(kind))) for pair in one.attributes}
+    return {
+        pair.key: getattr(pair.value, next(kind for kind in kinds if pair.value.HasField(kind))) for pair in span.attributes
+    }
 
 
 def test_an_episode_with_its_turns_reaches_the_collector(collector: Collector) -> None:
     with tracing(collector.url):
         [played] = palestra.collect("game:GuessTheNumber-v0-easy", "oracle", n=1, seed=3)
     spans = collector.spans()
-    [episode] = [one for one in spans if one.name == "palestra.episode"]
-    turns = [one for one in spans if one.name == "palestra.turn"]
+    [episode] = [span for span in spans if span.name == "palestra.episode"]
+    turns = [span for span in spans if span.name == "palestra.turn"]
     assert facts(episode)["palestra.env"] == "game:GuessTheNumber-v0-easy"
     assert facts(episode)["palestra.stop"] == "terminated"
     assert facts(episode)["palestra.reward"] == 1.0
     assert len(turns) == len(played.turns) == facts(episode)["palestra.turns"]
-    assert {one.parent_span_id for one in turns} == {episode.span_id}
-    assert all(one.start_time_unix_nano <= one.end_time_unix_nano for one in spans)
-    assert not any("boxed" in str(one) for one in spans), "a span holds no text of an episode"
+    assert {span.parent_span_id for span in turns} == {episode.span_id}
+    assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
+    assert not any("boxed" in str(span) for span in spans), "a span holds no text of an episode"
 
 
 def test_calls_of_tools_are_children_of_their_turn(collector: Collector) -> None:
@@ -84,11 +86,11 @@ def test_calls_of_tools_are_children_of_their_turn(collector: Collector) -> None
 
     with tracing(collector.url):
         palestra.collect("game:GuessTheNumber-v0-easy", asks, n=1, seed=3, tools=[add], max_turns=2)
-    spans = {one.span_id: one for one in collector.spans()}
-    calls = [one for one in spans.values() if one.name == "palestra.tool_call"]
+    spans = {span.span_id: span for span in collector.spans()}
+    calls = [span for span in spans.values() if span.name == "palestra.tool_call"]
     assert calls
-    assert {facts(one)["palestra.tool"] for one in calls} == {"add"}
-    assert {spans[one.parent_span_id].name for one in calls} == {"palestra.turn"}
+    assert {facts(span)["palestra.tool"] for span in calls} == {"add"}
+    assert {spans[span.parent_span_id].name for span in calls} == {"palestra.turn"}
 
 
 def test_of_an_error_only_the_type_is_sent(collector: Collector) -> None:
@@ -100,9 +102,9 @@ def test_of_an_error_only_the_type_is_sent(collector: Collector) -> None:
         with pytest.raises(KeyError), span("engine_call", prompt_tokens=3):
             raise KeyError("the words of a model")
     spans = collector.spans()
-    errors = {one.name: facts(one).get("palestra.error") for one in spans}
+    errors = {span.name: facts(span).get("palestra.error") for span in spans}
     assert errors == {"palestra.episode": None, "palestra.turn": "RuntimeError", "palestra.engine_call": "KeyError"}
-    assert not any(one.events or one.status.message or "the words" in str(one) for one in spans)
+    assert not any(span.events or span.status.message or "the words" in str(span) for span in spans)
 
 
 def test_without_an_endpoint_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,9 @@ def test_each_episode_is_accounted_for_and_the_loop_closes(name: str, monkeypatc
     played = sorted(asyncio.run(play()), key=lambda trajectory: trajectory.group)
     assert [trajectory.stop for trajectory in played] == [StopReason.TERMINATED, stop] * 4
     assert [trajectory.reward for trajectory in played] == [1.0, None] * 4
-    assert {(failure.phase, failure.boundary) for one in played for failure in one.failures} == {(Phase.STEP, "env")}
+    assert {(failure.phase, failure.boundary) for trajectory in played for failure in trajectory.failures} == {
+        (Phase.STEP, "env")
+    }
     findings = audit(tmp_path)
     assert (findings.sound, findings.ledger.issued, findings.ledger.open) == (True, 8, 0)
 
@@ -160,7 +162,7 @@ async def test_timeouts_and_task_groups_of_an_environment_work(monkeypatch: pyte
 async def play_another_rollout() -> None:
     inner = [Task(f"{__name__}:Misbehaving", seed) for seed in (0, 2)]
     async with asyncio.timeout(60):
-        assert [one.reward async for one in palestra.rollout(inner, lambda text: "act")] == [1.0, 1.0]
+        assert [trajectory.reward async for trajectory in palestra.rollout(inner, lambda text: "act")] == [1.0, 1.0]
         async for _ in palestra.rollout(inner, lambda text: asyncio.sleep(3600)):
             raise AssertionError("cancelled below")
 
@@ -168,8 +170,8 @@ async def play_another_rollout() -> None:
 async def test_an_environment_may_play_a_rollout_which_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Misbehaving, "how", play_another_rollout, raising=False)
     async with nothing_left_here():
-        played = [one async for one in palestra.rollout(tasks(2)[1:], lambda text: "act", deadline=0.5)]
-    assert [one.stop for one in played] == [StopReason.DEADLINE]
+        played = [trajectory async for trajectory in palestra.rollout(tasks(2)[1:], lambda text: "act", deadline=0.5)]
+    assert [trajectory.stop for trajectory in played] == [StopReason.DEADLINE]
 
 
 async def test_a_cancelled_consumer_stops_whatever_the_episodes_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,9 +200,9 @@ async def test_an_episode_that_code_outside_cancels_is_a_failure_of_the_infrastr
         assert all(task.cancel() for task in running)
 
     meddler = asyncio.ensure_future(meddle())
-    played = [one async for one in palestra.rollout(tasks(2)[1:], lambda text: "act", deadline=600)]
+    played = [trajectory async for trajectory in palestra.rollout(tasks(2)[1:], lambda text: "act", deadline=600)]
     await meddler
-    assert [(one.stop, one.failures[0].boundary, one.failures[0].kind) for one in played] == [
+    assert [(trajectory.stop, trajectory.failures[0].boundary, trajectory.failures[0].kind) for trajectory in played] == [
         (StopReason.ERROR, "infrastructure", "CancelledError")
     ]
 
@@ -215,7 +217,7 @@ async def test_a_cancellation_that_arrives_later_is_a_failure_of_the_phase_that_
         await asyncio.sleep(0)
         return "act"
 
-    (played,) = [one async for one in palestra.rollout(Hasty, act, n=1)]
+    (played,) = [trajectory async for trajectory in palestra.rollout(Hasty, act, n=1)]
     assert [(failure.kind, failure.phase) for failure in played.failures] == [("CancelledError", Phase.STEP)]
 
 
@@ -263,7 +265,7 @@ def test_an_environment_cannot_cancel_other_work_of_a_loop_that_is_ours(monkeypa
 
     async def work() -> tuple[list[float | None], str]:
         beside = asyncio.ensure_future(asyncio.sleep(0.05, "done"))
-        rewards = [one.reward async for one in palestra.rollout(tasks(), lambda text: "act", concurrency=1)]
+        rewards = [trajectory.reward async for trajectory in palestra.rollout(tasks(), lambda text: "act", concurrency=1)]
         return rewards, await beside
 
     assert run_anywhere(work()) == ([1.0, None] * 4, "done")
@@ -278,18 +280,18 @@ async def leave_behind() -> None:
 
 
 async def in_a_loop_of_the_program() -> list[float | None]:
-    return [one.reward async for one in palestra.rollout(tasks(2), lambda text: "act")]
+    return [trajectory.reward async for trajectory in palestra.rollout(tasks(2), lambda text: "act")]
 
 
 LOOPS: dict[str, Callable[[], list[float | None]]] = {
-    "ours": lambda: [one.reward for one in palestra.collect(tasks(2), lambda text: "act")],
+    "ours": lambda: [trajectory.reward for trajectory in palestra.collect(tasks(2), lambda text: "act")],
     "the program's": lambda: asyncio.run(in_a_loop_of_the_program()),
     "the background loop": lambda: asyncio.run(collect_in_the_background()),
 }
 
 
 async def collect_in_the_background() -> list[float | None]:
-    return [one.reward for one in palestra.collect(tasks(2), lambda text: "act")]
+    return [trajectory.reward for trajectory in palestra.collect(tasks(2), lambda text: "act")]
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -14,7 +14,7 @@ TASK = Task("game:GuessTheNumber-v0-easy", 3)
 
 async def test_an_episode_is_the_one_that_rollout_plays() -> None:
     trajectory = await play(TASK, "oracle", group=4, member=2, seed=5)
-    (other,) = [one async for one in palestra.rollout([TASK], "oracle", seed=5)]
+    (other,) = [trajectory async for trajectory in palestra.rollout([TASK], "oracle", seed=5)]
     assert trajectory.turns[0].observation == other.turns[0].observation
     assert (trajectory.group, trajectory.member, trajectory.seed, trajectory.attempt) == (4, 2, 5, 0)
     assert trajectory.reward == 1.0

@@ -121,11 +121,15 @@ async def test_given_tasks_are_compared_by_their_hash(tmp_path: Path) -> None:
 async def test_a_data_file_that_changed_makes_another_rollout(tmp_path: Path) -> None:
     file, folder = tmp_path / "questions.jsonl", tmp_path / "run"
     file.write_text('{"question": "1 + 1?", "answer": "2"}\n{"question": "2 + 2?", "answer": "4"}\n')
-    assert len([one async for one in recorded(folder, f"data:{file}", lambda text: "2", RolloutOptions(n=1))]) == 1
-    assert len([one async for one in recorded(folder, f"data:{file}", lambda text: "2", RolloutOptions(n=2))]) == 1
+    assert (
+        len([trajectory async for trajectory in recorded(folder, f"data:{file}", lambda text: "2", RolloutOptions(n=1))]) == 1
+    )
+    assert (
+        len([trajectory async for trajectory in recorded(folder, f"data:{file}", lambda text: "2", RolloutOptions(n=2))]) == 1
+    )
     file.write_text(file.read_text().replace("+", "*"))
     with pytest.raises(UsageError, match=r"questions\.jsonl has changed since the run began"):
-        assert [one async for one in recorded(folder, f"data:{file}", lambda text: "2", RolloutOptions(n=3))]
+        assert [trajectory async for trajectory in recorded(folder, f"data:{file}", lambda text: "2", RolloutOptions(n=3))]
 
 
 def test_the_command_takes_patterns_and_n_tasks_of_each(tmp_path: Path) -> None:
@@ -136,7 +140,7 @@ def test_the_command_takes_patterns_and_n_tasks_of_each(tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.output
     assert "playing 12 episodes" in done.output
-    played = Counter(one.task.env for one in read_trajectories(run / "trajectories.jsonl"))
+    played = Counter(trajectory.task.env for trajectory in read_trajectories(run / "trajectories.jsonl"))
     levels = {f"game:GuessTheNumber-v0-{level}": 3 for level in ("easy", "hard", "random")}
     assert played == {**levels, "math:Sums": 3}
 
@@ -183,23 +187,23 @@ class Unsteady:
 @pytest.mark.parametrize("cut", [False, True], ids=["failed", "cut by a budget"])
 async def test_a_resumed_rollout_plays_the_episodes_again_that_did_not_end_well(tmp_path: Path, cut: bool) -> None:
     tasks, policy = [Task(GUESS, seed) for seed in range(6)], Unsteady(cut)
-    first = [one async for one in recorded(tmp_path, tasks, policy, RolloutOptions(group_size=2))]
-    assert sum(one.stop.failed for one in first) == (0 if cut else 4)
+    first = [trajectory async for trajectory in recorded(tmp_path, tasks, policy, RolloutOptions(group_size=2))]
+    assert sum(trajectory.stop.failed for trajectory in first) == (0 if cut else 4)
     assert (audit(tmp_path).ledger.failed, audit(tmp_path).sound) == (4, True)
     policy.down = False
-    again = [one async for one in recorded(tmp_path, tasks, policy, RolloutOptions(group_size=2))]
-    assert {one.task.seed for one in again} == {0, 3}
-    assert not any(one.stop.failed for one in read_trajectories(tmp_path / "trajectories.jsonl"))
+    again = [trajectory async for trajectory in recorded(tmp_path, tasks, policy, RolloutOptions(group_size=2))]
+    assert {trajectory.task.seed for trajectory in again} == {0, 3}
+    assert not any(trajectory.stop.failed for trajectory in read_trajectories(tmp_path / "trajectories.jsonl"))
     assert len(list(read_trajectories(tmp_path / "failed.jsonl"))) == 4
     found = audit(tmp_path)
     assert (found.sound, found.ledger.issued, found.ledger.consumed, found.ledger.failed) == (True, 12, 12, 0)
-    assert not [one async for one in recorded(tmp_path, tasks, policy, RolloutOptions(group_size=2))]
+    assert not [trajectory async for trajectory in recorded(tmp_path, tasks, policy, RolloutOptions(group_size=2))]
 
 
 async def test_a_kill_after_failed_episodes_were_set_aside_loses_none(tmp_path: Path) -> None:
     tasks, policy = [Task(GUESS, seed) for seed in range(6)], Unsteady()
-    assert len([one async for one in recorded(tmp_path, tasks, policy, RolloutOptions())]) == 6
-    resume(Inside(tmp_path) / "trajectories.jsonl", lambda one: one)  # as far as the killed process came
+    assert len([trajectory async for trajectory in recorded(tmp_path, tasks, policy, RolloutOptions())]) == 6
+    resume(Inside(tmp_path) / "trajectories.jsonl", lambda trajectory: trajectory)  # as far as the killed process came
     policy.down = False
-    assert len([one async for one in recorded(tmp_path, tasks, policy, RolloutOptions())]) == 2
+    assert len([trajectory async for trajectory in recorded(tmp_path, tasks, policy, RolloutOptions())]) == 2
     assert audit(tmp_path).sound

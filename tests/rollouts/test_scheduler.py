@@ -299,7 +299,12 @@ def test_rollouts_that_share_places_play_every_episode(places: int) -> None:
 
     async def play(count: int) -> int:
         tasks = [Task(WAITING, seed) for seed in range(count)]
-        return len([one async for one in play_episodes(tasks, "random", RolloutOptions(concurrency=9, shared_limit=shared))])
+        return len(
+            [
+                trajectory
+                async for trajectory in play_episodes(tasks, "random", RolloutOptions(concurrency=9, shared_limit=shared))
+            ]
+        )
 
     async def play_all() -> list[int]:
         async with asyncio.timeout(20):

@@ -19,10 +19,10 @@ DICE = "tests.test_core:Dice"
 
 async def test_light_environments_are_built_for_one_episode() -> None:
     async with Supply([lambda env: TurnLimit(env, 2)]) as supply:
-        one = await supply.acquire(Task(DICE))
-        assert isinstance(one, TurnLimit)
-        await supply.give_back(Task(DICE), one, sound=True)
-        assert await supply.acquire(Task(DICE)) is not one
+        env = await supply.acquire(Task(DICE))
+        assert isinstance(env, TurnLimit)
+        await supply.give_back(Task(DICE), env, sound=True)
+        assert await supply.acquire(Task(DICE)) is not env
 
 
 async def test_costly_ones_are_kept_until_they_are_worn_out() -> None:
@@ -91,7 +91,7 @@ def test_tasks_are_drawn_in_turn_and_do_not_depend_on_the_company() -> None:
     tasks, specs = tasks_of([DICE, "game:GuessTheNumber-v0"], 3, seed=3)
     drawn = list(tasks)
     assert [task.env for task in drawn] == [DICE, "game:GuessTheNumber-v0"] * 3
-    assert [known.id for known in specs] == [DICE, "game:GuessTheNumber-v0"]
+    assert [env_spec.id for env_spec in specs] == [DICE, "game:GuessTheNumber-v0"]
     assert [task for task in drawn if task.env == DICE] == list(tasks_of(DICE, 3, seed=3)[0])
     assert len({task.seed for task in drawn}) == 6
 
@@ -104,8 +104,8 @@ def test_an_id_named_twice_is_played_twice_as_often_on_other_tasks() -> None:
 
 def test_a_pattern_means_every_id_that_matches_and_can_run_here() -> None:
     tasks, specs = tasks_of(["game:Maze-v0*", DICE], 2, seed=3)
-    ids = ["game:Maze-v0", *(known.id for known in list_envs("game:Maze-v0-*"))]
-    assert sorted(known.id for known in specs) == sorted([*ids, DICE])
+    ids = ["game:Maze-v0", *(env_spec.id for env_spec in list_envs("game:Maze-v0-*"))]
+    assert sorted(env_spec.id for env_spec in specs) == sorted([*ids, DICE])
     assert len(list(tasks)) == 2 * len(specs)
     with pytest.raises(UsageError, match='no environment matches "game:Nothing-'):
         tasks_of("game:Nothing-*", 1, 0)
@@ -114,7 +114,7 @@ def test_a_pattern_means_every_id_that_matches_and_can_run_here() -> None:
         register(f"pattern:{name}", Dice, needs=needs)
     try:
         with pytest.warns(UserWarning, match="left out, because they cannot run here .*: pattern:lacking"):
-            assert [known.id for known in tasks_of("pattern:*", 1, 0)[1]] == ["pattern:here"]
+            assert [env_spec.id for env_spec in tasks_of("pattern:*", 1, 0)[1]] == ["pattern:here"]
         with pytest.raises(UsageError, match="pattern:lacking cannot run here"):
             tasks_of("pattern:l*", 1, 0)
     finally:
@@ -123,12 +123,12 @@ def test_a_pattern_means_every_id_that_matches_and_can_run_here() -> None:
 
 
 def test_a_class_or_the_very_tasks() -> None:
-    tasks, (known,) = tasks_of(Slow, 2, seed=0)
+    tasks, (env_spec,) = tasks_of(Slow, 2, seed=0)
     assert [task.env for task in tasks] == ["tests.rollouts.faulty:Slow"] * 2
-    assert known.entry is Slow
-    own = [Task(DICE, i) for i in range(5)]
-    assert list(tasks_of(own, None, 0)[0]) == own
-    assert list(tasks_of(iter(own), 2, 0)[0]) == own[:2]
+    assert env_spec.entry is Slow
+    given = [Task(DICE, i) for i in range(5)]
+    assert list(tasks_of(given, None, 0)[0]) == given
+    assert list(tasks_of(iter(given), 2, 0)[0]) == given[:2]
     assert next(tasks_of(lambda: Dice(), 1, 0)[0]).env.endswith("<lambda>")
     drawn, _ = tasks_of([DICE, "math:Sums"], None, 0)
     assert Counter(task.env for task in drawn) == {DICE: 100, "math:Sums": 100}
