@@ -1,7 +1,8 @@
 import pickle
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -202,7 +203,7 @@ class Echo(EpisodeTool):
 
     name = "echo"
     description = "Echo."
-    parameters: ClassVar[dict[str, Any]] = {"type": "object"}
+    parameters: Mapping[str, Any] = {"type": "object"}
 
     async def __call__(self, /, **arguments: Any) -> ToolResult:
         return ToolResult("echo")

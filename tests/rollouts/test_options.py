@@ -60,8 +60,9 @@ def test_what_must_be_awaited_says_so(function: Any, is_async: bool) -> None:
 
 @pytest.mark.parametrize("name", sorted(ONLY_TRAINER))
 def test_a_setting_of_the_trainer_is_no_keyword(name: str) -> None:
+    setting: dict[str, Any] = {name: None}
     with pytest.raises(TypeError, match=rf"rollout\(\) got an unexpected keyword argument '{name}'"):
-        rollout("game:GuessTheNumber-v0-easy", "random", **{name: None})  # type: ignore[misc]
+        rollout("game:GuessTheNumber-v0-easy", "random", **setting)
 
 
 @pytest.mark.parametrize("command", ["eval", "rollout"])
