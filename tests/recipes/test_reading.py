@@ -57,9 +57,9 @@ def test_a_mapping_is_resolved_as_a_file_is_and_stays_as_it_was(recipe: Path) ->
         resolve({**tables, "steps": 0})
 
 
-def test_the_name_that_resolve_had_before_still_works_and_names_it() -> None:
-    with pytest.warns(DeprecationWarning, match=r"palestra\.training\.resolve"):
-        assert palestra.training.load_recipe is resolve
+def test_the_earlier_name_of_resolve_is_answered_by_the_new_one() -> None:
+    with pytest.raises(AttributeError, match=r"is now palestra\.training\.resolve"):
+        palestra.training.load_recipe  # noqa: B018
 
 
 def test_overrides_are_dotted_names(recipe: Path) -> None:

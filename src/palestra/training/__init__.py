@@ -34,8 +34,5 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(f"palestra.training.{homes[name]}"), name)
     if name == "load_recipe":
-        import warnings
-
-        warnings.warn("palestra.training.load_recipe is now palestra.training.resolve", DeprecationWarning, stacklevel=2)
-        return resolve
+        raise AttributeError("palestra.training.load_recipe is now palestra.training.resolve")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
