@@ -17,11 +17,11 @@ import numpy as np
 from rows import Row, finish
 
 from palestra.studies.running import run_cell
-from palestra.studies.study import Cell, Environment, Study
+from palestra.studies.study import Cell, Study, StudyEnvironment
 
 STUDY = Study(
     question="Does a warm-started tiny model improve at all?",
-    environments={"guess": Environment("cpu/guess", ("steps=12", "warm_start.episodes=1024"))},
+    environments={"guess": StudyEnvironment("cpu/guess", ("steps=12", "warm_start.episodes=1024"))},
     seeds=(0,),
     held_out=500,
     arms={"PPO": ("advantage.method=ppo_turn", "model.critic=true", "advantage.bootstrap=false")},
