@@ -172,7 +172,7 @@ def test_a_run_is_equal_to_the_bit_under_a_virtual_clock_also_after_crashes(tiny
     config = settings(tiny_model, settle=True)
     wanted = fingerprint(run(config, tmp_path / "first"))
     assert fingerprint(run(config, tmp_path / "second")) == wanted
-    crashes = [("commit", 1), ("_account", 7), ("add", 9)]
+    crashes = [("commit", 1), ("enter_step", 7), ("add", 9)]
     for place, (name, call) in enumerate(crashes):
         folder = tmp_path / f"crash-{place}"
         with pytest.raises(Crash):
