@@ -1,7 +1,8 @@
-"""Threads of the gateway's own.
+"""The gateway's own threads.
 
-What would hold up the event loop runs in a thread, but not in one of the loop's default executor. Agents that block run there
-(``asyncio.to_thread``), and when they fill it, they wait for the gateway, which would wait for one of them to end.
+The gateway renders long prompts in a thread, so that they do not hold up the event loop. It does not use the threads of the
+loop's default executor. Agents that block run there (``asyncio.to_thread``). If they filled that executor, they would wait for
+the gateway, and the gateway would wait for one of them to end.
 """
 
 import asyncio

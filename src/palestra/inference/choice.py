@@ -1,4 +1,4 @@
-"""The built-in engines of a run, by the names that ``engine.kind`` knows.
+"""The built-in engines of a run. ``recipes/engine.py`` has the names under which ``engine.kind`` finds them.
 
 Each is a function of an ``EngineSetup``, as your own ``module:name`` is. The trainer calls ``update_weights`` with a
 ``PolicyWeights`` before the first episode and after every step. The engine takes the tensors from its ``items()``, or makes the

@@ -4,4 +4,7 @@
 ``launching`` starts servers beside a run, ``placed`` puts engines on the nodes of a Ray cluster. New weights reach servers by
 ``publishing`` (folders) or ``broadcasting`` (``collective`` is what both sides say), and ``served`` brings them every version.
 ``agreement`` notices servers that sample from other weights than the learner has.
+
+To add a kind of server, subclass ``RemoteEngine`` (``remote``) as ``sglang`` does, write its function in
+``inference/choice.py``, and name it in ``ENGINE`` and ``SERVERS`` of ``recipes/engine.py``.
 """
